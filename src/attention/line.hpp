@@ -1,5 +1,5 @@
-// The line of all tiles, cut into about equal shares. Walks along the tiles and tells where each share
-// begins.
+// The line of all tiles, cut into about equal shares. Walks along the tiles and tells where
+// each share begins.
 #pragma once
 
 #include <cstdint>

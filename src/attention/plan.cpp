@@ -25,8 +25,7 @@ struct Batch {
   std::int64_t count = 0;    ///< number of all tiles
 
   Batch(const KernelShape& shape, std::int64_t window_left, const std::vector<Request>& requests)
-      : slope(shape,
-              std::ranges::any_of(requests, [&](const Request& r) {  // requests of one tile need no sums
+      : slope(shape, std::ranges::any_of(requests, [&](const Request& r) {  // one tile needs no sums
                 return r.qo_len * shape.group > shape.tile_rows;
               })) {
     tiles.reserve(requests.size());
@@ -50,6 +49,7 @@ struct Batch {
 /// - whole(head, tile, many, range): one item has `many` whole tiles of a head. `range` belongs to the first
 ///   of them.
 /// - split(head, tile, range, kv_blocks, cuts): this tile does not fit before the next cut.
+///
 /// `head` counts groups of heads, with one head for each worker of a team.
 template <class Columns, class Whole, class Split>
 void walk(const KernelShape& shape, Line& line, const Tiles& tiles, std::int64_t heads,

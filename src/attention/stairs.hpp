@@ -26,12 +26,12 @@ constexpr std::uint64_t floor_sum(std::uint64_t n, std::uint64_t m, std::uint64_
   }
 }
 
-/// How kv blocks rise from tile to tile: by `rise` blocks in `run` tiles. rise and run have no common
-/// divisor.
+/// How kv blocks rise from tile to tile: by `rise` blocks in `run` tiles. rise and run have
+/// no common divisor.
 class Slope {
  public:
-  /// `sums`: many sums will follow, so a table is made for them. Without the table the sums are the same, but
-  /// slower.
+  /// `sums`: many sums will follow, so a table is made for them. Without the table the sums are the
+  /// same, but slower.
   Slope(const KernelShape& shape, bool sums)
       : rows(std::gcd(shape.tile_rows, shape.group * shape.tile_kv)),
         rise(shape.tile_rows / rows),
@@ -76,8 +76,8 @@ class Slope {
            sums_[static_cast<std::size_t>(rest)];
   }
 
-  static constexpr std::int64_t kMostInTable =
-      256;  ///< such a table takes no longer to make than a few floor_sum
+  /// A table of this size takes no longer to make than a few floor_sum.
+  static constexpr std::int64_t kMostInTable = 256;
 
   const std::uint64_t one_of_run_;    ///< 1 / run, in units of 2^-32
   std::vector<std::int64_t> starts_;  ///< [run]: the i for which rise * i leaves this rest
@@ -93,8 +93,8 @@ class Stairs {
   Stairs(const KernelShape& shape, const Slope& slope, std::int64_t tokens, std::int64_t row,
          std::int64_t least, std::int64_t most, std::int64_t tiles)
       : slope_(&slope), least_(least), most_(most) {
-    // first_ counts the blocks before the first tile. rest_ is what is left of a block, in units of
-    // slope.rows.
+    // first_ counts the blocks before the first tile. rest_ is what is left of a block, in
+    // units of slope.rows.
     first_ = tokens / shape.tile_kv;
     if (tokens < first_ * shape.tile_kv) --first_;
     rest_ = ((tokens - first_ * shape.tile_kv) * shape.group + row) / slope.rows;

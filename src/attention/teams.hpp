@@ -52,10 +52,10 @@ class Teams {
 
  private:
   /// Copies of an item for consecutive heads. They stay in registers: an item that was just stored field by
-  /// field could be read only after these stores.
+  /// field can be read only when these stores are done.
   class Copies {
    public:
-    /// The first copy is for the head `further` after the item's own.
+    /// The first copy is for the head that comes `further` heads after the item's own.
     Copies(const Item& item, std::int64_t further)
         : origin_{item.request, item.kv_head, item.first_row, item.qo_begin},
           lengths_{item.qo_len, item.kv_len, item.kv_base, item.kv_begin},
@@ -91,7 +91,7 @@ class Teams {
   Item* const first_items_;
   Item* const items_;
   std::int64_t team_ = 0;              ///< the team whose items are being written
-  std::int64_t count_ = 0;             ///< items of each of its workers, who follow each other
+  std::int64_t count_ = 0;             ///< items of each of its workers; the workers' items are consecutive
   bool begins_ = false;                ///< the team has no item yet
   bool idle_ = false;                  ///< the team's items have no kv tokens so far
   std::int64_t next_ = 0, slots_ = 0;  ///< the next item of the team's first worker, and the next slot

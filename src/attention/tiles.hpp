@@ -97,21 +97,20 @@ class Tiles {
     const double part = static_cast<double>(cost - even_.cost) / static_cast<double>(total_ - even_.cost);
     return even_.tiles + static_cast<std::int64_t>(part * static_cast<double>(count_ - even_.tiles));
   }
-  /// A division in 32 bits: one in 64 bits takes several times as long. REQUIRES: 0 <= a < 2^32, 0 < b <
-  /// 2^32.
+  /// Divides in 32 bits, since 64 bits take several times as long. REQUIRES: 0 <= a < 2^32, 0 < b < 2^32.
   static std::int64_t divide(std::int64_t a, std::int64_t b) {
     return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
   }
   bool windowed() const { return window_left_ >= 0; }
 
   const KernelShape* shape_;
-  std::int64_t window_left_;  ///< -1: off, also where the window is never shorter than kv
+  std::int64_t window_left_;  ///< -1: off, also where it is at least kv_len
   Request request_;
   std::int64_t shift_;  ///< from a q token to the last kv token that causal leaves to it
   std::int64_t count_;
-  std::int64_t each_;     ///< the part of the cost that all tiles have in common
-  std::int64_t total_;    ///< cost of all tiles
-  Reach even_;            ///< the tiles before the window's begin moves; later tiles cost about the same
+  std::int64_t each_;   ///< the part of the cost that all tiles have in common
+  std::int64_t total_;  ///< cost of all tiles
+  Reach even_;          ///< tiles before the window's begin reaches token 0; later tiles cost about the same
   Stairs ends_, begins_;  ///< in kv blocks: where causal ends and the window begins; unset for one tile
 };
 

@@ -1,5 +1,5 @@
-// The library's entry. It creates the service, and hands down the work lists, which the runtime does not
-// know.
+// The library's entry. It creates the service, and hands down the work lists, which the runtime
+// does not know.
 #include "library/work_lists.hpp"
 #include "runtime/abi/common.hpp"
 #include "runtime/abi/options.hpp"

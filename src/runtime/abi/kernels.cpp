@@ -55,8 +55,8 @@ GetRequest request_of(const kiln_get* get) {
   return out;
 }
 
-/// The work that a plain hit does not need. It is a function of its own, so that a hit saves no registers for
-/// it.
+/// The work that a plain hit does not need. It is a function of its own, so that a hit saves no
+/// registers for it.
 template <auto find, auto get>
 [[gnu::noinline]] kiln_status slowly(kiln_template* t, const char* const* names, const kiln_value* values,
                                      std::size_t count, const kiln_get* options, const kiln_kernel** out) {

@@ -68,8 +68,8 @@ class Config {
   bool hermetic_ = false;
 };
 
-/// A size in bytes from "5G", "1.5 GiB" or "1000000"; units are powers of 1024. Nothing when the text is no
-/// size.
+/// A size in bytes from "5G", "1.5 GiB" or "1000000"; units are powers of 1024. Nothing when the text
+/// is no size.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
 }  // namespace kiln::runtime

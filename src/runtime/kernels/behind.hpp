@@ -8,7 +8,7 @@ namespace kiln::runtime {
 /// Thread-safe.
 class BehindMaker {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive it.
   BehindMaker(KernelMaker& maker, const Target& target, KernelTables& tables)
       : maker_(maker), target_(target), tables_(tables) {}
 

@@ -11,8 +11,8 @@
 namespace kiln::runtime {
 
 /// Throws Error(manifest) when the template `generic` cannot stand for `specialised`: it takes other
-/// arguments, lacks an entry point, a global or a constant, or needs a parameter that `specialised` cannot
-/// give.
+/// arguments, lacks an entry point, a global or a constant, or needs a parameter that
+/// `specialised` cannot give.
 void check_fallback(const source::Manifest& specialised, const source::Manifest& generic);
 
 /// The values of `generic` for a wanted kernel of `specialised`. A parameter that the caller left to tuning
@@ -23,7 +23,7 @@ std::vector<Value> values_for_fallback(const source::Manifest& specialised, cons
 /// The kernels that get_or_fallback has settled on. Thread-safe.
 class FallbackChoices {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive it.
   FallbackChoices(Core& core, const Target& target, KernelTables& tables)
       : core_(core), target_(target), tables_(tables) {}
 

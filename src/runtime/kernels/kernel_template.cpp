@@ -54,8 +54,8 @@ const LoadedKernel& KernelTemplate::get(std::span<const Value> values, const Get
 KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetRequest& request) {
   maker_.check_usable();
   Wanted wanted = maker_.calls().want(values, request, Disk::left_alone);
-  if (wanted.undecided.empty() ||
-      !maker_.core().permission().disk) {  // otherwise kiln's own thread asks the stores
+  // Otherwise kiln's own thread asks the stores.
+  if (wanted.undecided.empty() || !maker_.core().permission().disk) {
     if (const LoadedKernel* found = maker_.ready(wanted, request.which)) {
       std::promise<const LoadedKernel*> promise;
       promise.set_value(found);

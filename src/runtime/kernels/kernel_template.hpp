@@ -20,26 +20,26 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   KernelTemplate(Core& core, std::shared_ptr<const source::Template> origin, Target target);
   ~KernelTemplate();
 
-  /// Step 1 of the path: the ready kernel or null. Takes no lock, allocates nothing, calls neither system nor
-  /// driver.
+  /// Step 1 of the path: the ready kernel or null. Takes no lock, allocates nothing, calls neither
+  /// system nor driver.
   const LoadedKernel* find(const char* const* names, const kiln_value* values,
                            std::size_t count) const noexcept {
     return packing_.find(tables_.ready, names, values, count);
   }
-  /// As find, for up to four numbers of the parameters' own kinds; null for everything else. Calls nothing at
-  /// all.
+  /// As find, for up to four numbers of the parameters' own kinds; null for everything else. Calls
+  /// nothing at all.
   [[gnu::always_inline]] const LoadedKernel* find_plain(const char* const* names, const kiln_value* values,
                                                         std::size_t count) const noexcept {
     return packing_.find_plain(tables_.ready, names, values, count);
   }
   /// The kernel for `values`, which is made if it is not ready. Throws CompileError and Error.
   const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
-  /// As get, on a thread of the service. Errors that get throws before it looks for the image are thrown at
-  /// once.
+  /// As get, on a thread of the service. Errors that get throws before it looks for the image are
+  /// thrown at once.
   KernelFuture get_async(std::span<const Value> values, const GetRequest& request);
   /// Runs get on the current thread, which is kiln's own, in the template's context. Returns how the kernel
-  /// came, or nothing when it was ready. It returns no kernel, because a release may unload the kernel at
-  /// once.
+  /// came, or nothing when it was ready. It returns no kernel, because a release may unload the
+  /// kernel at once.
   std::optional<Outcome> get_on_own_thread(std::span<const Value> values, GetRequest request);
   void prefetch(std::span<const Value> values);
   /// Obtains only the image.

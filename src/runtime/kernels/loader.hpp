@@ -11,7 +11,7 @@ namespace kiln::runtime {
 /// Thread-safe.
 class KernelLoader {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive it.
   KernelLoader(Core& core, const std::shared_ptr<const source::Template>& origin, const Target& target,
                KernelTables& tables, FallbackChoices& fallbacks)
       : core_(core), origin_(origin), target_(target), tables_(tables), fallbacks_(fallbacks) {}

@@ -11,8 +11,8 @@ using namespace toolchain;
 
 namespace {
 
-/// The time that a load, or a store with a tuned choice, may take. After it the generic kernel is the quicker
-/// answer.
+/// The time that a load, or a store with a tuned choice, may take. After it the generic kernel is
+/// the quicker answer.
 constexpr auto kLoadPatience = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -59,8 +59,8 @@ void KernelMaker::admit(const Wanted& wanted, const GetRequest& request) {
   if (request.which == source::Which::kernel) core_.record(*origin_, wanted.resolved);
 }
 
-/// A sealed service serves the defaults of an undecided call. They are pinned, so that the process stays with
-/// them.
+/// A sealed service serves the defaults of an undecided call. They are pinned, so that the process
+/// stays with them.
 const LoadedKernel* KernelMaker::ready(const Wanted& wanted, source::Which which) {
   const LoadedKernel* found = tables_.of(which).find(wanted.exact);
   if (!found) return nullptr;

@@ -11,7 +11,7 @@ namespace kiln::runtime {
 /// Thread-safe.
 class KernelMaker {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive it.
   KernelMaker(Core& core, const std::shared_ptr<const source::Template>& origin, const Target& target,
               const ParameterPacking& packing, KernelTables& tables, FallbackChoices& fallbacks);
 
@@ -46,8 +46,8 @@ class KernelMaker {
 
   /// The number of releases so far.
   std::uint64_t epoch();
-  /// Throws when a request on kiln's own threads has come to its turn after the seal, because it is then a
-  /// miss.
+  /// Throws when a request on kiln's own threads has come to its turn after the seal, because it is
+  /// then a miss.
   void check_unsealed(const Wanted& wanted, const GetRequest& request);
 
  private:

@@ -44,8 +44,8 @@ class ParameterPacking {
 
   const source::Manifest& manifest_;
   const std::uint32_t parameters_;
-  std::int64_t kinds_[source::kMaxParameters] =
-      {};  ///< KILN_VALUE_* of number parameters; other kinds go through pack_one
+  /// KILN_VALUE_* of number parameters; other parameters have no such kind.
+  std::int64_t kinds_[source::kMaxParameters] = {};
 };
 
 }  // namespace kiln::runtime

@@ -64,8 +64,8 @@ class ReadyTable {
 
   /// Wait-free, as find_few.
   const LoadedKernel* find(const PackedParameters& p) const noexcept;
-  /// As find, for at most kFew words; null for more. It is inline, and neither hash nor comparison looks at a
-  /// length.
+  /// As find, for at most kFew words; null for more. It is inline, and neither hash nor comparison looks
+  /// at a length.
   static constexpr std::uint32_t kFew = 4;
   [[gnu::always_inline]] const LoadedKernel* find_few(const PackedParameters& p) const noexcept {
     const Buckets* const in = current_.load(std::memory_order_acquire);

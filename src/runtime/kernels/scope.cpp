@@ -31,7 +31,7 @@ Scope::Scope(Scopes& all) : all_(all) { all_.enter(*this); }
 
 Scope::~Scope() {
   all_.leave(*this);
-  release();  // such work may keep a template alive for a while: its kernels go now
+  release();  // background work may keep a template alive for a while: its kernels go now
 }
 
 KernelTemplate& Scope::open(const std::string& name, int device, const std::string& arch) {

@@ -21,7 +21,7 @@ class Scope;
 /// The state that the scopes of one service share. Thread-safe. A forked child starts without scopes.
 class Scopes {
  public:
-  /// Both must outlive it.
+  /// Both arguments must outlive it.
   Scopes(Core& core, source::Catalog& catalog) : core_(core), catalog_(catalog) {}
   Scopes(const Scopes&) = delete;
   Scopes& operator=(const Scopes&) = delete;
@@ -81,8 +81,7 @@ class Scope {
     std::map<std::tuple<std::string, toolchain::CUcontext, std::uint64_t, int>,
              std::shared_ptr<KernelTemplate>>
         opened;
-    std::vector<std::shared_ptr<KernelTemplate>>
-        templates;  ///< in the order of opening; none is ever removed
+    std::vector<std::shared_ptr<KernelTemplate>> templates;  ///< all that were ever opened
   };
   Scopes& all_;
   base::PerProcess<State> state_;

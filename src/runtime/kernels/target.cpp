@@ -25,8 +25,8 @@ CUcontext current_context(const Driver& driver) {
 void Target::check_context(const std::string& doing) const {
   unsigned long long id = 0;
   CUresult result = driver->cuCtxGetId(context, &id);
-  if (result == CUDA_SUCCESS && id != context_id)
-    result = CUDA_ERROR_CONTEXT_IS_DESTROYED;  // another context has this address now
+  // Another context may have this address now.
+  if (result == CUDA_SUCCESS && id != context_id) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   driver->check(result, "cuCtxGetId", doing);
 }
 

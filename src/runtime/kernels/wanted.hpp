@@ -45,19 +45,19 @@ struct Wanted {
 /// Thread-safe.
 class CallResolver {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive it.
   CallResolver(Core& core, const std::shared_ptr<const source::Template>& origin, const Target& target,
                const ParameterPacking& packing)
       : core_(core), origin_(origin), target_(target), packing_(packing) {}
 
-  /// A sealed service reads no disk, so only choices that were resolved before the seal hold. Throws as
-  /// source::resolve.
+  /// A sealed service reads no disk, so only choices that were resolved before the seal hold.
+  /// Throws as source::resolve.
   TunedCall resolve(std::span<const Value> values, const GetRequest& request, source::Archs archs,
                     Disk disk) const;
   Wanted want(std::span<const Value> values, const GetRequest& request, Disk disk = Disk::asked,
               source::Archs archs = source::Archs::supported) const;
-  /// Asks the stores for an undecided choice. When they do not answer, the choice stays undecided for this
-  /// call.
+  /// Asks the stores for an undecided choice. When they do not answer, the choice stays undecided
+  /// for this call.
   Wanted decided(Wanted wanted, const GetRequest& request) const;
 
  private:

@@ -18,8 +18,7 @@ inline constexpr int kMaxSlots = 256;
 /// A launch whose arguments are converted and checked, and whose geometry is known. It is large, and is
 /// written only where a launch needs it.
 struct PreparedLaunch {
-  std::array<std::uint64_t, source::kMaxArguments>
-      storage;  ///< values of arguments that were converted or computed
+  std::array<std::uint64_t, source::kMaxArguments> storage;  ///< converted and computed arguments
   std::array<void*, source::kMaxArguments> parameters;
   std::array<std::int64_t, kMaxSlots> slots;  ///< set only where the recipe's expressions read them
   Geometry config;
@@ -27,7 +26,7 @@ struct PreparedLaunch {
 
 /// One entry point of one image on one device. Immutable. Whatever it refers to must outlive it.
 struct KernelDescription {
-  const source::Manifest& manifest;  ///< of this entry point, on this arch
+  const source::Manifest& manifest;  ///< manifest of this entry point, on this arch
   const source::LaunchSpec& spec;
   const compile::EntryFacts& facts;
   const std::string name;  ///< for messages: the specialisation, and the entry point where there are several

@@ -121,8 +121,7 @@ void LaunchArguments::check_count(std::size_t count) const {
   std::size_t required = arguments.size();
   while (required > 0 && arguments[required - 1].optional) --required;
   const std::size_t runtime = kernel_.manifest.runtime.size();
-  if (runtime > 0)
-    required = arguments.size();  // run-time values follow the arguments, so all arguments must be there
+  if (runtime > 0) required = arguments.size();  // run-time values follow only a full list of arguments
   if (count >= required + runtime && count <= arguments.size() + runtime) return;
   std::string names;
   for (const ArgumentSpec& a : arguments)

@@ -1,5 +1,5 @@
-// The grid, block, cluster and shared memory of a launch: computed, checked against the image, allowed by the
-// driver.
+// The grid, block, cluster and shared memory of a launch: computed, checked against the image, allowed
+// by the driver.
 #pragma once
 
 #include <atomic>
@@ -39,10 +39,9 @@ class LaunchGeometry {
   const KernelDescription& kernel_;
   const toolchain::Driver& driver_;
   const toolchain::CUfunction function_;
-  mutable std::atomic<std::int64_t> occupancy_{
-      -1};  ///< kept when all launches have one value; -1: not known yet
-  mutable std::mutex
-      allowing_;  ///< guards raising the two values below together with the driver's attributes
+  mutable std::atomic<std::int64_t> occupancy_{-1};  ///< kept when it is equal for all launches
+  /// Guards raising the two values below together with the driver's attributes.
+  mutable std::mutex allowing_;
   mutable std::atomic<std::int64_t> shared_allowed_;
   mutable std::atomic<bool> large_cluster_allowed_{false};
 };

@@ -119,8 +119,8 @@ void LaunchRecipe::take_geometry(const source::SlotLayout& layout, const source:
   extras.pdl = spec.pdl && slots[at(layout.arch_slot())] >= 90;
   extras.cooperative = spec.cooperative;
   Extras all = extras;
-  if (cluster.empty() &&
-      config.cluster_blocks() > 1)  // size 1 is no cluster: archs before 9.0 know no attribute for it
+  // Size 1 is no cluster: archs before 9.0 know no attribute for it.
+  if (cluster.empty() && config.cluster_blocks() > 1)
     all.cluster = {config.cluster_x, config.cluster_y, config.cluster_z};
   all.attach(attributes_, config);
 }

@@ -53,8 +53,8 @@ class LoadedKernel {
   const source::Resolved& resolved() const noexcept { return resolved_; }
   /// The manifest of this entry point, on this arch.
   const source::Manifest& manifest() const noexcept { return kernel_.manifest; }
-  /// Values of the manifest's parameters, derives, exports, arch and device; slots that depend on a call are
-  /// 0.
+  /// Values of the manifest's parameters, derives, exports, arch and device; slots that depend on a
+  /// call are 0.
   const std::vector<std::int64_t>& fixed_slots() const noexcept { return kernel_.recipe.slots; }
   /// The values that all work lists of the kernel share. REQUIRES: the manifest has a [work_list].
   const WorkListFacts& work_list() const;
@@ -72,9 +72,8 @@ class LoadedKernel {
   const LaunchGeometry geometry_;
   const ProcessGuard process_;
   mutable base::Lazy<WorkListFacts> work_list_;
-  const LoadedKernel* const first_;  ///< null: this is entry point 0
-  std::vector<std::unique_ptr<const LoadedKernel>>
-      entries_;  ///< the other entry points; only entry point 0 has them
+  const LoadedKernel* const first_;                           ///< null: this is entry point 0
+  std::vector<std::unique_ptr<const LoadedKernel>> entries_;  ///< the others; only entry point 0 has them
 };
 
 }  // namespace kiln::runtime

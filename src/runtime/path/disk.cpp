@@ -6,8 +6,8 @@
 namespace kiln::runtime {
 namespace {
 
-/// A read that waits this long at the gate is a miss: a stopped writer of another process must not stop this
-/// one.
+/// A read that waits this long at the gate is a miss: a stopped writer of another process must not
+/// stop this one.
 constexpr auto kReadPatience = std::chrono::seconds(5);
 
 base::Deadline patience_of(const ObtainOptions& options) {

@@ -18,13 +18,13 @@ struct Explanation {
   };
   compile::MadeKey made;
   std::optional<Obtained> found;  ///< another toolchain's record has another key
-  std::string directory;          ///< of the store that has it; empty: memory
+  std::string directory;          ///< directory of the store that has it; empty: memory
   std::vector<Fault> faults;
   std::string unpublishable;  ///< not empty: the reason why no compile of it is ever cached
   /// Include spellings in project files for which no file was found (source::Closure).
   std::vector<std::string> missing;
-  /// True when a project file has a computed include. A compile is then cached only if the key covers what it
-  /// read.
+  /// True when a project file has a computed include. A compile is then cached only if the key covers
+  /// what it read.
   bool computed_include = false;
 };
 

@@ -1,5 +1,5 @@
-// Step 3 of the path inside this process: one flight for each key. All callers with that key wait for its
-// result.
+// Step 3 of the path inside this process: one flight for each key. All callers with that key wait
+// for its result.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Records of the same specialisation that another toolchain made, and the rule of which calls may be served
-// one.
+// Records of the same specialisation that another toolchain made, and the rule of which calls may
+// be served one.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace kiln::runtime {
 
-/// The rule of KILN_TOOLCHAIN (own, any, or a toolchain's first digits) and of hosts without a compiler.
-/// Thread-safe.
+/// The rule of KILN_TOOLCHAIN (own, any, or a toolchain's first digits) and of hosts without
+/// a compiler. Thread-safe.
 class ForeignRecords {
  public:
   explicit ForeignRecords(ServiceState& state) : state_(state) {}

@@ -17,8 +17,8 @@ namespace kiln::runtime {
 /// The time for which a compile's error is remembered.
 enum class Lasting { no, pause, until_changed };
 /// An error of the source lasts until its key changes. It does not last when something that the key does not
-/// cover (computed includes, files that changed meanwhile) may mend it. An error of the machine lasts for a
-/// pause.
+/// cover (computed includes, files that changed meanwhile) may mend it. An error of the machine lasts
+/// for a pause.
 Lasting lasting(const source::Closure& closure, const std::exception_ptr& error) noexcept;
 
 /// Thread-safe. A forked child starts with nothing: it has none of the threads that may hold the mutex.

@@ -19,8 +19,8 @@ class Misses {
 
   /// The permission of a call at this moment. Work that starts later asks again.
   Permission permission(const Asked& asked) const noexcept { return seal_.permission(asked); }
-  /// Seals the service. A mode jit or warn that was set stays, and one warning says that the seal changes
-  /// nothing.
+  /// Seals the service. A mode jit or warn that was set stays, and one warning says that the
+  /// seal changes nothing.
   void seal();
 
   /// Reports a miss after the seal. True when the caller must be refused. Touches no file.

@@ -103,8 +103,8 @@ void Path::take_off(const Unit& unit, const ObtainOptions& options, Flight& flig
   }
 }
 
-/// Steps 3 to 6, and step 2 once more: another process may have published between the caller's look and the
-/// lock.
+/// Steps 3 to 6, and step 2 once more: another process may have published between the caller's look
+/// and the lock.
 Obtained Path::obtain_in_flight(const Unit& unit, const ObtainOptions& options, Flight& flight,
                                 std::shared_ptr<cache::Flight>& host) {
   host = host_lock_.take(unit);

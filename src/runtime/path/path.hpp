@@ -30,8 +30,8 @@ class Path {
   /// Makes one compile per key, however many threads and processes ask.
   /// Throws CompileError and Error, also Error(manifest) when the image takes other arguments than the
   /// manifest declares.
-  /// The error of a refused source is remembered under its key. It is thrown again at no cost until a file
-  /// changes.
+  /// The error of a refused source is remembered under its key. It is thrown again at no cost until
+  /// a file changes.
   /// A compile that was killed, timed out or ran out of memory is tried again only after a pause (1 s,
   /// doubling up to 5 min). Until then its error is thrown again.
   Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);

@@ -43,7 +43,7 @@ class Publisher {
  public:
   struct Limits {
     std::size_t entries = 64, bytes = std::size_t{256} << 20;  ///< including the one being put
-    std::chrono::milliseconds patience{1800};                  ///< of the destructor
+    std::chrono::milliseconds patience{1800};                  ///< longest wait of the destructor
   };
   explicit Publisher(std::shared_ptr<Counters> counters) : Publisher(std::move(counters), Limits()) {}
   Publisher(std::shared_ptr<Counters> counters, Limits limits);

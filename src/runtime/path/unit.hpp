@@ -17,8 +17,8 @@
 
 namespace kiln::runtime {
 
-/// as_declared: an image that takes other arguments than its manifest declares is refused. any: it is given
-/// out.
+/// as_declared: an image that takes other arguments than its manifest declares is refused. any: it
+/// is given out.
 enum class Arguments { as_declared, any };
 
 struct ObtainOptions {
@@ -47,7 +47,7 @@ inline void tell(const Events& events, std::int32_t kind, const source::Instanti
 }
 
 /// Refuses a unit that is stored nowhere and that the caller or the mode does not let be compiled. A plan
-/// makes kernels only, so a reference is refused without one.
+/// makes kernels only, so the message for a reference has no plan.
 [[noreturn]] inline void refuse(const source::Instantiation& unit) {
   throw Error(Errc::not_ready,
               hint(unit) + " is not in the cache, and may not be compiled (mode sealed, or so asked)" +

@@ -43,7 +43,7 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
     std::shared_ptr<KernelTemplate> opened;
     std::vector<Parameter> values;
     std::string name;
-    std::uint64_t epoch;  ///< of `opened`, when the row was read
+    std::uint64_t epoch;  ///< epoch of `opened` when the row was read
   };
   explicit Preparation(const PrepareRequest& request) : request_(request) {}
   /// Throws in a forked child, where work and locks are still the parent's.

@@ -25,8 +25,7 @@ void Background::run(Work work, Task task) {
     if (limit_ == 0) limit_ = std::clamp(ahead_limit_(), 1, kMostThreads / 2);
     auto& queue = work == Work::ahead ? state.ahead : state.urgent;
     const auto at = queue.insert(work == Work::load ? queue.begin() : queue.end(), std::move(task));
-    const auto free =
-        static_cast<std::size_t>(state.threads - state.busy);  // includes threads that are starting
+    const auto free = static_cast<std::size_t>(state.threads - state.busy);  // includes starting threads
     if (runnable(state) > free && (state.threads < kMostThreads || work == Work::load)) {
       try {
         const base::NoSignals inherited_by_the_thread;

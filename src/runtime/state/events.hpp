@@ -75,7 +75,7 @@ class OwnedEvents {
   const std::shared_ptr<LastingEvents> events_;
 };
 
-/// Milliseconds since it was made.
+/// Measures the milliseconds since it was made.
 class Stopwatch {
  public:
   double ms() const noexcept {

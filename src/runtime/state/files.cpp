@@ -12,8 +12,8 @@
 namespace kiln::runtime {
 namespace {
 
-/// Warns of missing headers of kiln. A template that includes "kiln/vector.cuh" does not compile without
-/// them.
+/// Warns of missing headers of kiln. A template that includes "kiln/vector.cuh" does not
+/// compile without them.
 void warn_of_own_headers(const source::Closure& closure, const Config& config) {
   if (!config.installed_templates().empty()) return;
   for (const std::string& spelling : closure.missing) {

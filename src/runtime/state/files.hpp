@@ -18,7 +18,7 @@ struct KeyedFiles {
   compile::MadeKey made;
 };
 
-/// The path of this user's memo of toolkit headers. It lies in memory and is gone after a boot, because it
+/// The path of this user's memo of toolkit headers. It lies in memory and is gone after a reboot, because it
 /// names inodes and mounts.
 std::string default_memo_file();
 

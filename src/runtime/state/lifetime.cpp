@@ -87,7 +87,7 @@ void Lifetime::save() noexcept {
     try {
       if (const std::string place = where_(); !place.empty())
         tally_ = std::make_unique<cache::Tally>(place + "/v1");
-    } catch (const std::exception&) {  // counts are for people
+    } catch (const std::exception&) {  // counts are only for people, so no error comes of them
     }
   }
   if (any && tally_ && tally_->add(deltas)) std::copy(now.begin(), now.end(), saved_.begin());

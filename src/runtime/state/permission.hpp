@@ -8,7 +8,7 @@
 
 namespace kiln::runtime {
 
-/// The wishes of one call.
+/// The part of a permission that the call itself decides.
 struct Asked {
   bool may_compile = true;  ///< false: the caller takes what is stored and nothing else
   bool past_seal = false;   ///< the explicit exception (prepare): neither mode nor seal holds it back

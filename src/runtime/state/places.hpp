@@ -1,5 +1,6 @@
-// The places of stores. The writable store steps down to another place when its place has no HOME, lies on a
-// read-only root or a network filesystem, or belongs to somebody else. Read-only layers are asked before it.
+// The places of stores. The writable store steps down to another place when there is no HOME, or its place
+// lies on a read-only root or a network filesystem, or belongs to somebody else. Read-only layers are asked
+// before it.
 #pragma once
 
 #include <memory>
@@ -61,8 +62,8 @@ bool nothing_cached(const Config& config) noexcept;
 bool any_store(const Config& config) noexcept;
 
 /// Opens the layers of `cache_layers`, in order. A layer is left out with one warning when it is missing,
-/// cannot be read, may be written by others or belongs to another user than root. Throws only for lack of
-/// memory.
+/// cannot be read, may be written by others, or belongs to anyone but root and this user. Throws only for
+/// lack of memory.
 std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config);
 /// Opens one layer. Throws Error(io).
 std::shared_ptr<cache::Store> open_layer(const std::string& directory);

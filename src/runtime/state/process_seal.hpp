@@ -7,8 +7,8 @@
 //   flag of the copy, 1 once the process is sealed
 //
 // Sealing sets the flag of every loaded copy. A copy that is loaded later finds these flags when it makes a
-// service. Copies in another linker namespace (dlmopen) are not seen: dl_iterate_phdr shows only its caller's
-// namespace.
+// service. Copies in another linker namespace (dlmopen) are not seen: dl_iterate_phdr shows only
+// its caller's namespace.
 #pragma once
 
 namespace kiln::runtime {

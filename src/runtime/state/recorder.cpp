@@ -68,8 +68,8 @@ void write_whole(int fd, std::string_view text) {
   while (n < 0 && errno == EINTR);
   if (n == static_cast<ssize_t>(text.size())) return;
   const int error = n < 0 ? errno : ENOSPC;
-  if (n > 0 && before >= 0)
-    static_cast<void>(::ftruncate(fd, before) == 0);  // if that fails, the row lacks its end mark
+  // If the truncation fails, the row lacks its end mark.
+  if (n > 0 && before >= 0) static_cast<void>(::ftruncate(fd, before) == 0);
   errno = error;
   fail("write");
 }

@@ -51,7 +51,7 @@ class Recorder {
     std::set<Digest> asked;
     std::deque<Row> pending;
     std::set<Digest> in_file;
-    std::uint64_t device = 0, inode = 0;  // of the file that `in_file` and `read` are about
+    std::uint64_t device = 0, inode = 0;  // the file that `in_file` and `read` are about
     std::int64_t read = 0;                // bytes of it that are known
     bool patient = true;  // false: the lock's deadline has passed once, and later rows do not wait
     std::map<std::string, bool, std::less<>> dumped;  // false: another process's template has the name

@@ -21,7 +21,7 @@ class Choices {
     Key key;
     compile::TunedChoice choice;
     cache::Record record;
-    std::string directory;  ///< of the store that has it
+    std::string directory;  ///< directory of the store that has it
   };
   struct Answer {
     std::optional<Found> found;

@@ -30,8 +30,8 @@ std::string value_in(const source::Resolved& resolved, const std::string& name) 
   return {};
 }
 
-/// The parameters that a trace row must name as tuned: the free ones, and parameters whose defaults follow
-/// them.
+/// The parameters that a trace row must name as tuned: the free ones, and parameters whose
+/// defaults follow them.
 std::vector<std::string> open_in(const source::Manifest& manifest, std::span<const Value> values,
                                  const std::vector<std::size_t>& free, const source::Resolved& plain,
                                  const source::Resolved& resolved) {

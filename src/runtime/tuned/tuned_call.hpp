@@ -51,8 +51,8 @@ struct RecordedCall {
 /// or these values no longer give what was recorded. Throws as source::resolve.
 std::optional<RecordedCall> recorded_call(const source::Template& origin, std::span<const Value> values,
                                           const std::vector<std::string>& tuned, base::Arch arch);
-/// Pins the call as it was recorded, unless it was resolved before. True when the call is now resolved as
-/// recorded.
+/// Pins the call as it was recorded, unless it was resolved before. True when the call is now
+/// resolved as recorded.
 bool pin_recorded(const source::Template& origin, const RecordedCall& recorded, const std::string& device);
 
 }  // namespace kiln::runtime
