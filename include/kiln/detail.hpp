@@ -1,4 +1,4 @@
-// The seam between the C ABI and the inline C++ layer; not for use by programs.
+// The seam between the C ABI and the inline C++ layer. Programs do not use it.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ constexpr kiln_value to_c(const Value& v) noexcept {
           v.text.data()};
 }
 
-/// Parameters by name, for the C ABI; without allocation when the names are of a usual length.
+/// Parameters by name, for the C ABI. Allocates nothing when the names take at most 256 bytes together.
 class Named {
  public:
   explicit Named(std::initializer_list<NamedValue> in) {
@@ -72,7 +72,7 @@ class Named {
   std::unique_ptr<char[]> long_texts_;
 };
 
-/// Parameters in manifest order; the last element is only there for templates without any.
+/// Parameters in the manifest's order. The last element keeps the array from being empty.
 template <class... Args>
 struct Positional {
   explicit constexpr Positional(const Args&... args) : values{to_c(Value(args))..., {}} {}
@@ -93,7 +93,8 @@ constexpr std::uint32_t arg_kind() noexcept {
   return KILN_ARG_BYTES;
 }
 
-/// What can never be an argument does not compile; what the kernel does not take is refused by its launch.
+/// A type that can never be an argument does not compile.
+/// The launch refuses a type that its kernel does not take.
 template <class T>
 constexpr kiln_arg_type arg_type() noexcept {
   static_assert(!std::is_array_v<T>,
@@ -110,7 +111,7 @@ constexpr kiln_arg_type arg_type() noexcept {
     return {arg_kind<T>(), sizeof(T)};
 }
 
-/// The array is never empty, for lists without arguments.
+/// The types of the arguments. The last element keeps the array from being empty.
 template <class... T>
 struct ArgTypes {
   static constexpr kiln_arg_type value[sizeof...(T) + 1] = {arg_type<T>()..., {}};

@@ -4,8 +4,8 @@
 namespace kiln {
 inline namespace v1 {
 
-/// An address in device memory that the program keeps as a number, such as a CUdeviceptr:
-/// k(stream, DevicePtr(address), rows). A bare integer is refused where the kernel takes a pointer.
+/// An address in device memory that the program keeps as a number, such as a CUdeviceptr.
+/// Example: k(stream, DevicePtr(address), rows). A bare integer is refused where the kernel takes a pointer.
 struct DevicePtr {
   constexpr DevicePtr() = default;
   constexpr explicit DevicePtr(unsigned long long where) noexcept : address(where) {}

@@ -11,7 +11,7 @@
 namespace kiln {
 inline namespace v1 {
 
-/// `N` bytes, compared and printed as lower-case hex. Thread-safe value type.
+/// A value of `N` bytes, which is printed as lower-case hex digits.
 template <std::size_t N>
 struct Bytes {
   std::array<std::uint8_t, N> bytes{};
@@ -25,7 +25,7 @@ struct Bytes {
     }
     return out;
   }
-  /// Exactly 2N hex digits, or nothing.
+  /// Reads exactly 2N lower-case hex digits. Returns nothing for any other text.
   static std::optional<Bytes> from_hex(std::string_view text) {
     if (text.size() != 2 * N) return std::nullopt;
     Bytes out;
@@ -42,10 +42,10 @@ struct Bytes {
   friend bool operator<(const Bytes& a, const Bytes& b) noexcept { return a.bytes < b.bytes; }
 };
 
-/// XXH3-128 in canonical (big-endian) byte order.
+/// An XXH3-128 hash in canonical (big-endian) byte order.
 using Digest = Bytes<16>;
 
-/// What identifies an image: what was specialised, and with which toolchain.
+/// The identity of an image, in two halves: the specialisation and the toolchain that compiled it.
 struct Key {
   Digest specialisation, toolchain;
 

@@ -9,7 +9,7 @@
 namespace kiln {
 inline namespace v1 {
 
-/// Ordinals are part of the C ABI and of manifests' expressions: append only.
+/// Element types. New ones are appended, since the ordinals are part of the C ABI and of manifests' expressions.
 enum class Dtype : std::int32_t { f32 = 0, f16, bf16, e4m3, e5m2, f64, i8, u8, i32, u32, i64, u64 };
 
 inline constexpr std::string_view kDtypeNames[] = {"f32", "f16", "bf16", "e4m3", "e5m2", "f64",
@@ -24,7 +24,7 @@ constexpr std::size_t size_of(Dtype type) noexcept {
   return sizes[static_cast<int>(type)];
 }
 
-/// The dtype of that name ("bf16"), or nothing.
+/// The dtype of a name such as "bf16". Returns nothing for an unknown name.
 constexpr std::optional<Dtype> dtype_from(std::string_view name) noexcept {
   for (int i = 0; i < kDtypeCount; ++i)
     if (kDtypeNames[i] == name) return static_cast<Dtype>(i);

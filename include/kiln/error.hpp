@@ -1,4 +1,4 @@
-// The errors of kiln: one root type with a code, and one that carries a compiler's log.
+// The errors of kiln: a root type with a code, and a type for failed compiles.
 #pragma once
 
 #include <stdexcept>
@@ -8,32 +8,33 @@
 namespace kiln {
 inline namespace v1 {
 
-/// What went wrong, in classes that a caller can act on. Values are those of `kiln_status` in kiln.h.
+/// The kinds of errors, by what a caller can do about them. `kiln_status` in kiln.h has the same values.
 enum class Errc : int {
   ok = 0,
-  invalid_argument =
-      1,  ///< a call that can never be right: null where a value is needed, wrong argument count or type
-  unknown_template = 2,   ///< no template of that name on the template path
-  unknown_parameter = 3,  ///< the template has no such parameter, or one that has no default was not given
-  invalid_value = 4,      ///< a parameter's value is not in its whitelist
-  requirement = 5,        ///< a `[[require]]` of the manifest does not hold
-  manifest = 6,           ///< the manifest itself is wrong; the message names file and line
-  source = 7,             ///< a source or included file is missing, unreadable or outside the include path
-  unsupported_arch = 8,   ///< the template or the compiler has no code for this architecture
-  compile_failed = 9,     ///< the compiler refused the source (CompileError)
-  compile_timeout = 10,   ///< the compile was killed at its deadline (CompileError)
-  compile_crashed = 11,   ///< the compiler died or ran out of memory (CompileError)
-  no_compiler = 12,       ///< no usable NVRTC; the message lists what was tried
-  no_driver = 13,         ///< no CUDA driver, device or current context
-  driver = 14,            ///< a CUDA driver call failed; the message names call and error
-  not_ready =
-      15,         ///< sealed, or inside a stream capture: the kernel is not in memory and may not be made now
+  /// The call can never succeed: null where a value is needed, or a wrong count or type of arguments.
+  invalid_argument = 1,
+  unknown_template = 2,  ///< the template path has no template of that name
+  /// The template has no such parameter, or a parameter without a default was not given.
+  unknown_parameter = 3,
+  invalid_value = 4,     ///< the manifest does not allow this value of a parameter
+  requirement = 5,       ///< a `[[require]]` of the manifest does not hold
+  manifest = 6,          ///< the manifest itself is wrong; the message names file and line
+  source = 7,            ///< a source or included file is missing, unreadable or outside the include path
+  unsupported_arch = 8,  ///< the template or the compiler does not support this arch
+  compile_failed = 9,    ///< the compiler refused the source (CompileError)
+  compile_timeout = 10,  ///< the compile was killed at its deadline (CompileError)
+  compile_crashed = 11,  ///< the compiler died or ran out of memory (CompileError)
+  no_compiler = 12,      ///< no usable NVRTC; the message lists what was tried
+  no_driver = 13,        ///< no CUDA driver, device or current context
+  driver = 14,           ///< a CUDA driver call failed; the message names call and error
+  /// The kernel is not in memory, and a seal or a stream capture forbids to make it now.
+  not_ready = 15,
   deadline = 16,  ///< the caller's deadline passed
   io = 17,        ///< a file that the caller named cannot be read or written
   internal = 18,  ///< a defect of kiln
 };
 
-/// Root of everything kiln throws. The message names the thing, the value and what was allowed.
+/// The root of all exceptions of kiln. The message names the thing, the value and what was allowed.
 class Error : public std::runtime_error {
  public:
   Error(Errc code, const std::string& message) : std::runtime_error(message), code_(code) {}

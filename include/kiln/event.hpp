@@ -1,4 +1,4 @@
-// What a service tells the engine about.
+// The events that a service reports to the engine.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace kiln {
 inline namespace v1 {
 
-/// One happening; the views live for the call. See kiln_event in kiln.h for what each kind carries.
+/// One event. The views live for the call. kiln.h (KILN_EVENT_*) says which fields each kind sets.
 struct Event {
   enum class Kind : int {
     compile_started = KILN_EVENT_COMPILE_STARTED,
@@ -25,7 +25,7 @@ struct Event {
   Kind kind = Kind::compile_started;
   std::string_view specialization;  ///< "rms_norm T=bf16 H=4096"
   std::string_view arch;            ///< "sm_90a"
-  std::string_view message;         ///< failures: the error's first line
+  std::string_view message;         ///< failures: the first line of the error
   double milliseconds = 0;
   std::uint64_t count = 0, bytes = 0;
 };

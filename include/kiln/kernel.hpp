@@ -10,7 +10,7 @@
 namespace kiln {
 inline namespace v1 {
 
-/// How an image was obtained.
+/// Where an image came from (KILN_OUTCOME_* in kiln.h).
 enum class Outcome : int {
   memory = KILN_OUTCOME_MEMORY,
   disk = KILN_OUTCOME_DISK,
@@ -20,7 +20,7 @@ enum class Outcome : int {
   waited = KILN_OUTCOME_WAITED,
 };
 
-/// Geometry of a raw launch, in CUDA's terms.
+/// The geometry of a raw launch (kiln_launch_config in kiln.h). Grid and block begin as 1 x 1 x 1.
 struct LaunchConfig : kiln_launch_config {
   LaunchConfig() : kiln_launch_config{} {
     struct_size = sizeof(kiln_launch_config);
@@ -28,61 +28,68 @@ struct LaunchConfig : kiln_launch_config {
   }
 };
 
-/// Where a variable of an image lies, and how many bytes it has.
+/// A variable of an image: its address in device memory and its size in bytes.
 struct Global {
   DevicePtr address;
   std::size_t bytes;
 };
 
-/// A view of a kernel that its Service owns: copy it freely, do not use it after the Service (or its context)
-/// is gone. Thread-safe.
+/// A view of a kernel that a Service or Scope owns. Copies are cheap. Thread-safe.
+/// It must not be used after its owner has released the kernel, or after the context is destroyed.
 class Kernel {
  public:
   Kernel() = default;
   explicit Kernel(const kiln_kernel* handle) noexcept : handle_(handle) {}
 
-  /// Launches with the manifest's geometry; arguments in manifest order, trailing optional ones may be left
-  /// out. Pointers are device pointers (or a DevicePtr); integers, enums and floats are converted to the
-  /// declared type when the value fits; structs and tensor maps are taken by their bytes, at any alignment.
-  /// Errors: wrong count, kind or size and numbers that do not fit (invalid_argument), an unaligned pointer,
-  /// a broken [[require]] or an impossible geometry (requirement), all before anything is launched; the
-  /// driver's refusal, which says what to do (driver). The kernel's context must be current. Allocates
-  /// nothing once these types were seen.
+  /// Launches with the grid, block and shared memory of the manifest. The kernel's context must be current.
+  ///
+  /// Arguments are in the manifest's order. Optional ones at the end may be left out.
+  /// A pointer is a device pointer or a DevicePtr. Integers, enums and floats are converted to the declared
+  /// type when the value fits. Structs and tensor maps are copied by their bytes, at any alignment.
+  /// A launch allocates nothing once the kernel has seen these argument types.
+  ///
+  /// Errors before anything is launched:
+  /// - invalid_argument: a wrong count, kind or size of arguments, or a number that does not fit
+  /// - requirement: an unaligned pointer, a broken [[require]], or a geometry that the device cannot launch
+  ///
+  /// Error(driver): the driver refused the launch. The message says what to do.
   template <class... Args>
   void operator()(CUstream stream, const Args&... args) const {
     const void* data[sizeof...(Args) + 1] = {static_cast<const void*>(std::addressof(args))..., nullptr};
     detail::check(
         kiln_kernel_launch(handle_, stream, detail::ArgTypes<Args...>::value, data, sizeof...(Args)));
   }
-  /// Geometry and parameter pointers as cuLaunchKernelEx takes them; nothing is checked.
+  /// Launches with a geometry and parameter pointers as cuLaunchKernelEx takes them. kiln checks nothing.
   void launch(const LaunchConfig& config, void** parameters) const {
     detail::check(kiln_kernel_launch_raw(handle_, &config, parameters));
   }
 
-  /// Another [[kernel]] of the manifest: an entry point of the same image, which shares its variables. A view
-  /// that lives as long as this one. Throws Error(invalid_argument).
+  /// Another entry point of the same image: a [[kernel]] of the manifest, which shares the image's variables.
+  /// It lives as long as this kernel. Throws Error(invalid_argument) when there is none of that name.
   Kernel entry(const char* name) const {
     const kiln_kernel* out = nullptr;
     detail::check(kiln_kernel_entry(handle_, name, &out));
     return Kernel(out);
   }
-  /// A [[global]] of the manifest: a __device__ or __constant__ variable in the kernel's context. Throws
-  /// Error(invalid_argument).
+  /// A [[global]] of the manifest: a __device__ or __constant__ variable in the kernel's context.
+  /// Throws Error(invalid_argument) when there is none of that name.
   Global global(const char* name) const {
     kiln_global out{};
     out.struct_size = sizeof out;
     detail::check(kiln_kernel_global(handle_, name, &out));
     return {DevicePtr(out.address), static_cast<std::size_t>(out.bytes)};
   }
-  /// An [export] of the manifest: an integer constant of the source, such as the size of a struct. Throws
-  /// Error(invalid_argument).
+  /// An [export] of the manifest: an integer constant of the source, such as the size of a struct.
+  /// Throws Error(invalid_argument) when there is none of that name.
   std::int64_t constant(const char* name) const {
     std::int64_t out = 0;
     detail::check(kiln_kernel_constant(handle_, name, &out));
     return out;
   }
 
+  /// The driver's function, for callers that launch it themselves.
   CUfunction function() const noexcept { return kiln_kernel_function(handle_); }
+  /// Registers, spills, shared memory and names (kiln_kernel_info in kiln.h).
   kiln_kernel_info info() const {
     kiln_kernel_info out{};
     out.struct_size = sizeof out;
@@ -96,7 +103,7 @@ class Kernel {
   const kiln_kernel* handle_ = nullptr;
 };
 
-/// The bytes of an image, without a GPU. Move-only owner.
+/// Owns the bytes of an image. Needs no GPU. Move-only.
 class Image {
  public:
   Image() { raw_.struct_size = sizeof raw_; }

@@ -1,4 +1,4 @@
-// A template, bound to where its kernels run: from parameters to kernels.
+// A template that is bound to a device, and gives kernels for parameters.
 #pragma once
 
 #include <initializer_list>
@@ -11,22 +11,22 @@
 namespace kiln {
 inline namespace v1 {
 
-/// Where a template's kernels will run.
+/// The place where a template's kernels run.
 struct Device {
   int ordinal = KILN_DEVICE_CURRENT;
-  std::string arch;  ///< only without a GPU
+  std::string arch;  ///< counts only for none()
 
-  /// The calling thread's current context.
+  /// The calling thread's current context, and its device.
   static Device current() { return {}; }
-  /// Compile only, for machines without a GPU; empty: the configured arch, else sm_90a.
+  /// No device: the template can only compile. Empty: the configured arch, or else sm_90a.
   static Device none(std::string arch = {}) { return {KILN_DEVICE_NONE, std::move(arch)}; }
 };
 
-/// How long and near what a get may wait.
+/// How long a get may wait, and whether a stream capture forbids to wait.
 struct GetOptions : kiln_get {
   GetOptions() noexcept : kiln_get{sizeof(kiln_get), 0, nullptr, 0} {}
-  /// Seconds from now for a kernel that is not ready, 0: without limit, negative: has passed. What is under
-  /// way goes on without the caller.
+  /// Waits at most `seconds` from now for a kernel that is not ready. 0: no limit. Negative: it has passed.
+  /// A compile goes on after the deadline of its callers.
   explicit GetOptions(double seconds) noexcept : GetOptions() { deadline_s = seconds; }
   /// A kernel that is not ready is refused (Errc::not_ready) while `stream` captures.
   static GetOptions near(CUstream stream) noexcept {
@@ -36,28 +36,29 @@ struct GetOptions : kiln_get {
   }
 };
 
-/// A kernel that is being made ready. Move-only; destroying it leaves what is under way to others.
-/// Thread-safe but for moving.
+/// A kernel that is being made ready. Move-only. Thread-safe, except for moves.
+/// Work that has begun goes on when the Future is destroyed.
 class Future {
  public:
   explicit Future(kiln_future* handle) noexcept : handle_(handle) {}
 
-  /// Waits for the kernel, or throws what its making failed with; callable again.
+  /// Waits for the kernel. Throws the error when there is no kernel. May be called again.
   Kernel get() const {
     const kiln_kernel* out = nullptr;
     detail::check(kiln_future_wait(handle_.get(), -1, &out));
     return Kernel(out);
   }
-  /// True when get() would not wait.
+  /// Waits at most `seconds`. Returns true when get() would not wait.
   bool wait_for(double seconds) const {
     const kiln_kernel* out = nullptr;
     const kiln_status status = kiln_future_wait(handle_.get(), seconds, &out);
     return status != static_cast<kiln_status>(Errc::deadline) || ended();
   }
+  /// True when get() would not wait.
   bool ready() const { return wait_for(0); }
 
  private:
-  /// The making itself may have ended at a deadline.
+  /// Errc::deadline may come from this wait or from the work itself. Only the work ends the future.
   bool ended() const {
     int32_t done = 0;
     detail::check(kiln_future_done(handle_.get(), &done));
@@ -66,16 +67,21 @@ class Future {
   std::unique_ptr<kiln_future, detail::Release<kiln_future, kiln_future_destroy>> handle_;
 };
 
-/// A template bound to a device, a context and an arch. A view owned by its Service or Scope; copy it freely.
-/// Thread-safe. Each call takes parameters in manifest order, get(kiln::Dtype::bf16, 4096), or by name,
-/// get({{"T", kiln::Dtype::bf16}, {"H", 4096}}); those that are not given take their defaults.
+/// A template that is bound to a device, a context and an arch. Thread-safe.
+///
+/// It is a view that a Service or Scope owns. Copies are cheap.
+/// Each call takes parameters in the manifest's order, get(kiln::Dtype::bf16, 4096), or by name,
+/// get({{"T", kiln::Dtype::bf16}, {"H", 4096}}). Parameters that are not given take their defaults.
 class KernelTemplate {
  public:
   explicit KernelTemplate(kiln_template* handle) noexcept : handle_(handle) {}
 
-  /// The kernel for these parameters. On a ready kernel: no lock, no allocation, no system call, no driver
-  /// call. Otherwise looks on disk, compiles, publishes and loads (DESIGN: the one path); callers of one
-  /// kernel wait together, each with his own deadline, and get the same error. Throws Error and CompileError.
+  /// Returns the kernel for these parameters, and makes it ready when it is not.
+  ///
+  /// For a ready kernel this takes no lock, allocates nothing, and makes no system call and no driver call.
+  /// Otherwise the kernel comes from disk, from the fleet's tier or from the compiler (docs/architecture.md).
+  /// Callers that want the same kernel wait for one compile, each until its own deadline, and get the same
+  /// error. Throws Error and CompileError.
   template <class... Args>
   Kernel get(const Args&... args) const {
     return got(detail::Positional<Args...>(args...), nullptr);
@@ -88,22 +94,22 @@ class KernelTemplate {
   Kernel get(std::initializer_list<NamedValue> named, const GetOptions& options) const {
     return got(detail::Named(named), &options);
   }
-  /// For use near stream capture: a kernel that is not ready is refused (Errc::not_ready) while `stream`
-  /// captures.
+  /// Refuses a kernel that is not ready (Errc::not_ready) while `stream` captures.
   template <class... Args>
   Kernel get(CUstream stream, const Args&... args) const {
     const GetOptions options = GetOptions::near(stream);
     return got(detail::Positional<Args...>(args...), &options);
   }
 
-  /// The ready kernel, or a false one. Memory only.
+  /// Returns the kernel if it is ready, and an empty one otherwise. Looks only into memory.
   template <class... Args>
   Kernel try_get(const Args&... args) const noexcept {
     const detail::Positional<Args...> p(args...);
     return Kernel(kiln_template_try_get(handle_, p.values, p.count));
   }
 
-  /// On a thread of kiln's own, with the template's context. Errors of values, mode and seal are thrown here.
+  /// Makes the kernel ready on one of kiln's threads, with the template's context.
+  /// Errors of values, mode and seal are thrown here. The future throws all others.
   template <class... Args>
   Future get_async(const Args&... args) const {
     return begun(detail::Positional<Args...>(args...), nullptr);
@@ -116,7 +122,8 @@ class KernelTemplate {
     return begun(detail::Named(named), &options);
   }
 
-  /// Fire and forget, behind whatever somebody waits for. Without a device: the image only.
+  /// Begins to make the kernel ready, after all kernels that callers wait for. Returns at once.
+  /// A template without a device gets only the image.
   template <class... Args>
   void prefetch(const Args&... args) const {
     const detail::Positional<Args...> p(args...);
@@ -127,8 +134,9 @@ class KernelTemplate {
     detail::check(kiln_template_prefetch(handle_, p.names, p.values, p.count));
   }
 
-  /// The specialised kernel if it is ready or on disk, else at once that of the manifest's fallback template,
-  /// while the specialised one compiles behind; Service::adopt() takes it over. Takes the same arguments.
+  /// Returns the specialised kernel if it is ready or on disk, and the fallback template's kernel otherwise.
+  /// Both take the same arguments. The specialised kernel is then compiled in the background, and
+  /// Service::adopt() replaces the fallback with it. Throws Error(invalid_argument) without a fallback.
   template <class... Args>
   Kernel get_or_fallback(const Args&... args) const {
     return either(detail::Positional<Args...>(args...), nullptr);
@@ -146,7 +154,7 @@ class KernelTemplate {
     return either(detail::Positional<Args...>(args...), &options);
   }
 
-  /// The image only; needs no GPU.
+  /// Gets only the image. Needs no GPU.
   template <class... Args>
   Image compile(const Args&... args) const {
     return compiled(detail::Positional<Args...>(args...));
@@ -183,7 +191,7 @@ class KernelTemplate {
   kiln_template* handle_;
 };
 
-/// While it lives, this thread's misses are refused (Errc::not_ready) before any driver call.
+/// While a CaptureScope lives, its thread's misses are refused (Errc::not_ready) before any driver call.
 class CaptureScope {
  public:
   CaptureScope() noexcept { kiln_capture_begin(); }

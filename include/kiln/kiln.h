@@ -1,13 +1,20 @@
-/* kiln's C ABI: the only symbols the library exports. The C++ API (kiln/kiln.hpp) is an inline layer over it.
+/**
+ * @file
+ * kiln's C ABI. These functions are the only symbols that the library exports.
+ * The C++ API (kiln/kiln.hpp) is an inline layer over them.
  *
- * Conventions
- *   - Every function returns a kiln_status unless it says otherwise; on failure kiln_last_error() of the same
- * thread has the details.
- *   - Structs that may grow begin with struct_size = sizeof(the struct), set by the caller. A smaller size
- * than the library knows is a caller of an older version: missing fields take their defaults.
- *   - Handles are thread-safe unless said otherwise. Strings are UTF-8, zero-terminated, copied by the
- * callee; what is returned lives as long as its owner.
- *   - No function creates a CUDA context or changes the current one.
+ * Conventions:
+ *
+ * - **Errors.** A function returns a kiln_status unless its comment says otherwise.
+ *   After a failure, kiln_last_error() of the same thread has the details.
+ *   Codes such as invalid_argument and not_ready are values of kiln::Errc (kiln/error.hpp).
+ * - **Struct sizes.** A struct that may grow begins with struct_size.
+ *   The caller sets it to sizeof the struct. A smaller size than the library knows comes from an older
+ *   caller, and the missing fields take their defaults.
+ * - **Strings.** Strings are UTF-8 and end with a zero byte. kiln copies the strings that it is given.
+ *   A string that kiln returns lives as long as the object that it came from.
+ * - **Threads.** Every handle may be used by several threads at once, unless its comment says otherwise.
+ * - **Contexts.** No function creates a CUDA context or changes the calling thread's current one.
  */
 #ifndef KILN_KILN_H
 #define KILN_KILN_H
@@ -25,297 +32,403 @@
 extern "C" {
 #endif
 
-/* A program that is linked to the static library may lie anywhere, so kiln's CMake package defines
- * KILN_INSTALL_PREFIX; other builds may do so, as a string literal. The library looks below that prefix for
- * its templates and its compile worker when they are not around the program. */
+/* A program that links the static library may be installed anywhere. It tells the library its prefix here.
+ * kiln's CMake package defines KILN_INSTALL_PREFIX. Other builds may define it as a string literal.
+ * The library searches below this prefix when its templates and its compile worker are not beside it. */
 #ifdef KILN_INSTALL_PREFIX
 extern __attribute__((weak, visibility("hidden"))) const char kiln_install_prefix[];
 const char kiln_install_prefix[] = KILN_INSTALL_PREFIX;
 #endif
 
-/* Compatible with cuda.h, which need not be included. */
+/* These are the types of cuda.h, which need not be included. */
 typedef struct CUstream_st* CUstream;
 typedef struct CUfunc_st* CUfunction;
 
-typedef struct kiln_service kiln_service; /* configuration, cache, compiler, templates */
-typedef struct kiln_template
-    kiln_template; /* one template, bound to device, context and arch; owned by its scope */
-typedef struct kiln_scope kiln_scope; /* owner of templates and kernels within a service */
-typedef struct kiln_kernel
-    kiln_kernel; /* one loaded kernel; owned by its scope, valid until that is released */
-typedef struct kiln_future kiln_future;           /* a kernel that is being made ready */
-typedef struct kiln_preparation kiln_preparation; /* many of them */
+/** Configuration, cache, compiler and templates. One for each process is usual. */
+typedef struct kiln_service kiln_service;
+/** One template, bound to a device, a context and an arch. Its scope owns it. */
+typedef struct kiln_template kiln_template;
+/** Owner of templates and kernels within a service. */
+typedef struct kiln_scope kiln_scope;
+/** One loaded kernel. Its scope owns it. It is valid until the scope is released. */
+typedef struct kiln_kernel kiln_kernel;
+/** A kernel that is being made ready. */
+typedef struct kiln_future kiln_future;
+/** All kernels of a plan, while they are being made ready. */
+typedef struct kiln_preparation kiln_preparation;
 
-/* Values are those of kiln::Errc (kiln/error.hpp), which documents them. */
+/** A value of kiln::Errc (kiln/error.hpp), which documents each. */
 typedef int32_t kiln_status;
 enum { KILN_OK = 0 };
 
+/** The details of a failed call. */
 typedef struct kiln_error {
   size_t struct_size;
   kiln_status status;
-  const char* message;        /* names the thing, the value and what was allowed */
-  const char* specialization; /* compile errors: "rms_norm T=bf16 H=4096"; else "" */
-  const char* options;        /* compile errors: one per line; else "" */
-  const char* log;            /* compile errors: at most 16 KB of the compiler's log; else "" */
+  const char* message;        /**< names the thing, the value and what was allowed */
+  const char* specialization; /**< compile errors: "rms_norm T=bf16 H=4096"; otherwise "" */
+  const char* options;        /**< compile errors: the compiler's options, one a line; otherwise "" */
+  const char* log;            /**< compile errors: the first 16 KB of the compiler's log; otherwise "" */
 } kiln_error;
 
-/* Of the last failing call of this thread; valid until its next failing call. Never null. */
+/** The error of this thread's last failing call. Valid until this thread's next failing call. Never null. */
 KILN_API const kiln_error* kiln_last_error(void);
 
-/* "0.1.0" */
+/** The version as text, such as "0.1.0". */
 KILN_API const char* kiln_version(void);
 
-/* ---- service
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- Service ------------------------------------------------------------------------------------------- */
 
-enum { KILN_MODE_DEFAULT = 0, KILN_MODE_JIT = 1, KILN_MODE_WARN = 2, KILN_MODE_SEALED = 3 };
-enum { KILN_ADOPT_WHEN_ASKED = 0, KILN_ADOPT_AUTOMATICALLY = 1 };
-
+/** A mode says when a service may compile. */
 enum {
-  KILN_EVENT_COMPILE_STARTED = 1,
-  KILN_EVENT_COMPILE_FINISHED = 2, /* milliseconds: how long it took; bytes: of the image */
-  KILN_EVENT_COMPILE_FAILED = 3,   /* milliseconds; message: the error's first line */
-  KILN_EVENT_WAIT_STARTED = 4,     /* for a compile of another thread or process */
-  KILN_EVENT_WAIT_FINISHED = 5,    /* milliseconds; also when the wait ended in a failure or at a deadline */
-  KILN_EVENT_LOADED = 6,           /* milliseconds: in the driver; bytes: of the image */
-  KILN_EVENT_EVICTED = 7, /* count: entries that left the store; specialization: what needed the room */
-  KILN_EVENT_MISS_AFTER_SEAL = 8, /* mode sealed refuses it, mode warn makes it */
-  KILN_EVENT_ADOPTED = 9          /* the specialised kernel has replaced its fallback */
+  KILN_MODE_DEFAULT = 0, /**< KILN_MODE, or else jit until a seal and sealed after it */
+  KILN_MODE_JIT = 1,     /**< compiles what is missing */
+  KILN_MODE_WARN = 2,    /**< compiles what is missing, and reports each compile after the seal as an event */
+  KILN_MODE_SEALED = 3   /**< never compiles: kernels load from disk until the seal, then only from memory */
 };
 
-/* What happened to one specialisation. Strings live for the call; "" where they say nothing. */
+/** When a specialised kernel replaces the fallback that was returned in its place. */
+enum {
+  KILN_ADOPT_WHEN_ASKED = 0,   /**< in kiln_service_adopt() */
+  KILN_ADOPT_AUTOMATICALLY = 1 /**< as soon as the specialised kernel is ready */
+};
+
+/** The kinds of events. Each comment names the fields of kiln_event that the kind sets. */
+enum {
+  KILN_EVENT_COMPILE_STARTED = 1,
+  KILN_EVENT_COMPILE_FINISHED = 2, /**< milliseconds: duration of the compile; bytes: size of the image */
+  KILN_EVENT_COMPILE_FAILED = 3,   /**< milliseconds; message: first line of the error */
+  KILN_EVENT_WAIT_STARTED = 4,     /**< a wait for the compile of another thread or process */
+  KILN_EVENT_WAIT_FINISHED = 5,    /**< milliseconds; also after a failure or at a deadline */
+  KILN_EVENT_LOADED = 6,           /**< milliseconds in the driver; bytes: size of the image */
+  KILN_EVENT_EVICTED = 7,          /**< count: evicted records; specialization: the new record */
+  KILN_EVENT_MISS_AFTER_SEAL = 8,  /**< mode sealed refuses the kernel, mode warn compiles it */
+  KILN_EVENT_ADOPTED = 9           /**< the specialised kernel has replaced its fallback */
+};
+
+/** An event of one specialisation. The strings live for the call.
+ *  A field that the kind does not set is 0 or "". */
 typedef struct kiln_event {
   size_t struct_size;
-  int32_t kind;               /* KILN_EVENT_* */
-  const char* specialization; /* "rms_norm T=bf16 H=4096" */
-  const char* arch;           /* "sm_90a" */
+  int32_t kind;               /**< KILN_EVENT_* */
+  const char* specialization; /**< "rms_norm T=bf16 H=4096" */
+  const char* arch;           /**< "sm_90a" */
   const char* message;
   double milliseconds;
   uint64_t count, bytes;
 } kiln_event;
 
-/* Called on whichever thread it happens on, of kiln's or the caller's, without a lock that a call of kiln
- * could want: it may call kiln, but must not wait for the very kernel that it is told of. It must be
- * thread-safe, must not throw, and should be quick: it delays what it is told of. Not called after
- * kiln_service_destroy has returned. */
+/**
+ * Receives the events of a service.
+ *
+ * It is called on the thread on which the event happens, which may be one of kiln's.
+ * It must be thread-safe, must not throw, and should be quick, because the event waits for it.
+ * It may call kiln: no lock is held that a call of kiln needs.
+ * It must not wait for the kernel that the event is about.
+ * It is not called after kiln_service_destroy() has returned.
+ */
 typedef void (*kiln_event_callback)(const kiln_event* event, void* user);
 
-/* Zero and null mean: KILN_* environment, then the configuration file, then the default. What is set here
- * beats them. */
+/**
+ * The configuration of a service. A field that is set here beats every other source.
+ *
+ * For a field that is zero or null, the service takes the first of these that has a value:
+ * the KILN_* environment variable, the configuration file, the default.
+ */
 typedef struct kiln_options {
   size_t struct_size;
-  int32_t hermetic;      /* nonzero: ignore environment and configuration file */
-  int32_t mode;          /* KILN_MODE_*; set by nobody: jit, and sealed after a seal */
-  const char* cache_dir; /* the writable store's directory */
-  const char*
-      template_path; /* colon-separated directories, before KILN_TEMPLATE_PATH and the installed ones */
-  const char* include_path; /* colon-separated directories */
-  const char* cuda_home;    /* where NVRTC and the toolkit's headers are */
-  const char*
-      toolchain;      /* "own", "any" or a toolchain digest's first hex digits: whose records may be served */
-  const char* arch;   /* for templates opened without a device: "90", "sm_90", "sm_90a" */
-  const char* worker; /* the compile worker's executable */
-  int32_t jobs;       /* compile workers at once; 0: as many as cores */
-  double compile_deadline_s; /* a compile that takes longer is killed; at most 1e7; 0: 600 */
-  const char* cache_layers;  /* read-only stores asked before cache_dir: colon-separated absolute directories,
-                                which belong to root or this user alone */
-  const char* cache_max_size; /* bytes that cache_dir may take: "512M", "5G" (powers of 1024) */
-  const char* record; /* file to which every specialisation that was asked for and was not ready is appended,
-                         as a plan for `kiln prewarm`; templates from memory are dumped beside it */
-  const char* compile_memory;   /* bytes that all compiles of this process may take together: "4G"; null:
-                                   decided from the machine */
-  kiln_event_callback on_event; /* null: nobody is told */
-  void* event_user;             /* given back to on_event */
-  int32_t adopt;                /* KILN_ADOPT_*: when a specialised kernel replaces its fallback */
-  const char* remote; /* servers of the fleet's tier, comma-separated: "redis://[user:password@]host[:port]",
-                         "rediss://...", "redis+unix:///path"; null: KILN_REMOTE, else none */
-  const char* remote_mode; /* "locked": only read from it (the default); "fleet": also write, signed, and let
-                              one node compile for all */
-  const char*
-      remote_key; /* public keys (minisign's) or their files, comma-separated: whose entries are used */
-  const char* remote_sign;   /* the secret key's file, which signs what this service writes */
-  double remote_budget_s;    /* how long a compile of another node is waited for; 0: 60 */
-  const char* remote_sealed; /* "never" (the default): in mode sealed only kiln_service_prepare asks the tier;
-                                "ask": so does a get before the seal */
+  /** Nonzero: environment and configuration file are ignored. */
+  int32_t hermetic;
+  /** KILN_MODE_*. Default: jit, and sealed after a seal. */
+  int32_t mode;
+  /** Directory of the writable store. */
+  const char* cache_dir;
+  /** Template directories, colon-separated.
+   *  They are searched before KILN_TEMPLATE_PATH and the installed ones. */
+  const char* template_path;
+  /** Include directories, colon-separated. */
+  const char* include_path;
+  /** The CUDA toolkit, which has NVRTC and the toolkit's headers. */
+  const char* cuda_home;
+  /** The toolchains whose records may be served.
+   *  "own", "any", or the first hex digits of a toolchain digest. */
+  const char* toolchain;
+  /** The arch of templates that are opened without a device: "90", "sm_90" or "sm_90a". */
+  const char* arch;
+  /** The executable of the compile worker. */
+  const char* worker;
+  /** Compile workers that run at once. 0: as many as there are cores. */
+  int32_t jobs;
+  /** Seconds after which a compile is killed. At most 1e7. 0: 600. */
+  double compile_deadline_s;
+  /** Read-only stores that are searched before cache_dir: absolute directories, colon-separated.
+   *  Root or this user must own them, and nobody else may write them. */
+  const char* cache_layers;
+  /** Bytes that cache_dir may take: "512M", "5G" (powers of 1024). */
+  const char* cache_max_size;
+  /** File to which the service appends each specialisation that was requested and was not ready.
+   *  The file is a plan for `kiln prewarm`. Templates from memory are written beside it. */
+  const char* record;
+  /** Bytes that all compiles of this process may take together: "4G". Null: derived from the machine. */
+  const char* compile_memory;
+  /** Receives events. Null: no events. */
+  kiln_event_callback on_event;
+  /** Passed to on_event. */
+  void* event_user;
+  /** KILN_ADOPT_* */
+  int32_t adopt;
+  /** Servers of the fleet's tier, comma-separated.
+   *  Forms: "redis://[user:password@]host[:port]", "rediss://...", "redis+unix:///path". */
+  const char* remote;
+  /** "locked": the service only reads from the tier (default).
+   *  "fleet": it also writes signed records, and one node compiles for all. */
+  const char* remote_mode;
+  /** Public keys in minisign's format, or their files, comma-separated.
+   *  A record of the tier is used when one of these keys signed it. */
+  const char* remote_key;
+  /** File of the secret key that signs the records which this service writes to the tier. */
+  const char* remote_sign;
+  /** Seconds that this service waits for the compile of another node. 0: 60. */
+  double remote_budget_s;
+  /** "never": in mode sealed only kiln_service_prepare() asks the tier (default).
+   *  "ask": in mode sealed a get before the seal asks it, too. */
+  const char* remote_sealed;
 } kiln_options;
 
-/* Touches no GPU and starts no process. `options` may be null. */
+/** Creates a service. Touches no GPU and starts no process. `options` may be null. */
 KILN_API kiln_status kiln_service_create(const kiln_options* options, kiln_service** out);
-/* Unloads its kernels (they must be quiet), ends the compiles that it started and waits for them. Its scopes,
- * futures and preparations must be gone. Null is allowed. Never fails. */
+/**
+ * Destroys a service. Ends the compiles that it started, waits for them, and unloads its kernels.
+ *
+ * REQUIRES: none of its kernels runs, and its scopes, futures and preparations are destroyed.
+ * Null is allowed. Never fails.
+ */
 KILN_API void kiln_service_destroy(kiln_service* service);
 
-/* A template from memory: manifest, source and (may be null) reference source. Kept until the service is
- * destroyed. */
+/** Registers a template from memory: manifest, source and reference source, which may be null.
+ *  The template stays until the service is destroyed. */
 KILN_API kiln_status kiln_service_add_template(kiln_service* service, const char* manifest,
                                                const char* source, const char* reference);
 
-/* The seal of one service. In mode sealed, and in a service whose mode nobody set, only kernels in memory are
- * returned from here on: a miss makes no driver call, touches no file, fails at once (not_ready) and names
- * the plan row that would have made it ready. A service that was told jit or warn keeps compiling, and the
- * seal logs one warning that says so; in mode warn each miss is one event. Mode sealed never compiles before
- * the seal either: what is on disk loads. kiln_service_prepare is the one way past it. There is no way back.
+/**
+ * Seals one service. A seal cannot be undone.
+ *
+ * | mode | after the seal |
+ * |---|---|
+ * | sealed, or never set | only kernels in memory are returned |
+ * | warn | missing kernels are still compiled, and each one is an event |
+ * | jit | missing kernels are still compiled |
+ *
+ * A refused miss fails at once with not_ready. It makes no driver call and touches no file.
+ * Its message has the row of a plan that makes the kernel ready.
+ * In the modes jit and warn the seal logs one warning that compiles go on.
+ * Mode sealed does not compile before the seal either, but loads what is on disk.
+ * After the seal, kiln_service_prepare() is the only call that makes kernels ready.
  */
 KILN_API kiln_status kiln_service_seal(kiln_service* service);
 
-/* Seals every service of this process, present and future, of every copy of kiln in it (shared, static,
- * hidden, loaded later; not those that dlmopen has put into another linker namespace). A service whose mode
- * nobody set takes mode sealed; one that was told jit or warn keeps that. A forked child stays sealed. There
- * is no way back. Callable at any time, by any thread. */
+/**
+ * Seals every service of this process, now and in future. A seal cannot be undone.
+ *
+ * It reaches every copy of kiln in the process: shared, static, hidden, or loaded later.
+ * It does not reach copies that dlmopen has loaded into another linker namespace.
+ * A service whose mode was never set takes mode sealed. A service in mode jit or warn keeps its mode.
+ * A forked child stays sealed. Any thread may call this at any time.
+ */
 KILN_API kiln_status kiln_process_seal(void);
 
-/* Text that kiln made; release with kiln_text_release. */
+/** Text that kiln made. Release it with kiln_text_release(). */
 typedef struct kiln_text {
   size_t struct_size;
-  const char* data; /* zero-terminated */
-  size_t size;
+  const char* data; /**< ends with a zero byte */
+  size_t size;      /**< bytes, without the zero byte */
   void* owner;
 } kiln_text;
 KILN_API void kiln_text_release(kiln_text* text);
 
-/* What was asked for and refused because of the seal, each specialisation once, in the order in which it was
- * first missed, as a plan for `kiln prewarm` or kiln_service_prepare; at most 10,000 rows are kept. "" when
- * nothing was missed. */
+/**
+ * Lists the specialisations that were refused because of the seal.
+ *
+ * The list is a plan for `kiln prewarm` or kiln_service_prepare().
+ * Each specialisation has one row, in the order of the first misses. At most 10,000 rows are kept.
+ * The text is "" when nothing was refused.
+ */
 KILN_API kiln_status kiln_service_missing(kiln_service* service, kiln_text* out);
 
-/* A digest (32 hex digits and a zero) over what is loaded now: specialisations, their resolved parameters,
- * archs and the bytes of their images, in no order. Two ranks with the same fingerprint run the same kernels.
+/**
+ * Writes a digest of the loaded kernels: 32 hex digits and a zero byte.
+ *
+ * The digest covers specialisations, resolved parameters, archs and the bytes of the images, in any order.
+ * Two ranks with the same fingerprint run the same kernels.
  */
 KILN_API kiln_status kiln_service_fingerprint(kiln_service* service, char out[33]);
 
-/* From here on kiln_template_get_or_fallback returns the specialised kernels that have become ready behind
- * their fallbacks. `adopted`, when not null: how many changed. Call it where a change of kernel does no harm,
- * such as before graphs are captured. */
+/**
+ * Lets kiln_template_get_or_fallback() return the specialised kernels that have become ready meanwhile.
+ *
+ * Call it where a change of kernel does no harm, such as before graphs are captured.
+ * `adopted` receives how many kernels changed. It may be null.
+ */
 KILN_API kiln_status kiln_service_adopt(kiln_service* service, uint64_t* adopted);
 
 enum { KILN_DEVICE_CURRENT = -1, KILN_DEVICE_NONE = -2 };
 
-/* Parses the manifest and binds to a context: KILN_DEVICE_CURRENT to the calling thread's current one (an
- * error without one), an ordinal to the current one after checking that it is on that device,
- * KILN_DEVICE_NONE to none: compile only, for `arch` (null: the configured one, else sm_90a). Cheap when
- * repeated. */
+/**
+ * Parses a template's manifest and binds the template to a context. Repeated calls are cheap.
+ *
+ * | device | the template is bound to |
+ * |---|---|
+ * | KILN_DEVICE_CURRENT | the calling thread's current context (no_driver: there is none) |
+ * | an ordinal | the current context, which must be on that device |
+ * | KILN_DEVICE_NONE | no context: it can only compile, for `arch` |
+ *
+ * `arch` counts with KILN_DEVICE_NONE only. Null: the configured arch, or else sm_90a.
+ * The template belongs to the service. Errors: unknown_template, manifest, no_driver, unsupported_arch.
+ */
 KILN_API kiln_status kiln_service_open(kiln_service* service, const char* name, int32_t device,
                                        const char* arch, kiln_template** out);
 
-/* ---- scopes
- * -------------------------------------------------------------------------------------------------------------
- * Kernels belong to a scope. What kiln_service_open opens belongs to the service itself and stays until the
- * end, so that captured graphs keep their addresses; what a model or adapter needs may have a scope of its
- * own, and leaves with it. */
+/* ---- Scopes -------------------------------------------------------------------------------------------- *
+ * Each kernel belongs to a scope. A template that kiln_service_open() opens belongs to the service itself.
+ * Its kernels stay loaded until the service ends, so captured graphs keep their addresses.
+ * A model or an adapter may have a scope of its own, which unloads its kernels when the model leaves. */
 
+/** Creates a scope. Destroy it before its service. */
 KILN_API kiln_status kiln_scope_create(kiln_service* service, kiln_scope** out);
-/* As kiln_service_open. */
+/** Opens a template that belongs to the scope. Arguments and errors are as in kiln_service_open(). */
 KILN_API kiln_status kiln_scope_open(kiln_scope* scope, const char* name, int32_t device, const char* arch,
                                      kiln_template** out);
-/* Unloads the scope's kernels; its templates stay open and load again when asked. REQUIRES: no kernel of it
- * runs or is part of a graph that will be launched, and no thread is in a call on its templates. What was
- * being made meanwhile (prefetch, get_async) is dropped: its waiters get not_ready. */
+/**
+ * Unloads the scope's kernels. Its templates stay open, and load kernels again on request.
+ *
+ * REQUIRES: no kernel of the scope runs or is part of a graph that will be launched,
+ * and no thread is in a call on its templates.
+ * Work that kiln_template_prefetch() or kiln_template_get_async() began is dropped.
+ * Its waiters get not_ready.
+ */
 KILN_API kiln_status kiln_scope_release(kiln_scope* scope);
-/* The same, and the templates go, too. Null is allowed. Before its service. */
+/** Releases the scope and destroys its templates. Null is allowed.
+ *  REQUIRES: the conditions of kiln_scope_release(). */
 KILN_API void kiln_scope_destroy(kiln_scope* scope);
 
 enum { KILN_UNTIL_READY = 0, KILN_UNTIL_IMAGE = 1 };
 
+/** How far a preparation is. Each specialisation of the plan is counted once. */
 typedef struct kiln_progress {
   size_t struct_size;
-  uint64_t total; /* specialisations of the plan, each once */
-  uint64_t done;  /* of them: ready (or its image there), failed or skipped */
-  uint64_t ready; /* were ready before */
-  uint64_t disk;  /* came from the store, a layer or memory */
+  uint64_t total; /**< specialisations of the plan */
+  uint64_t done;  /**< finished ones: ready (or the image is there), failed or skipped */
+  uint64_t ready; /**< were ready before */
+  uint64_t disk;  /**< came from the store, a layer or memory */
   uint64_t compiled, waited, failed;
-  uint64_t skipped; /* rows for an arch that is not the device's */
+  uint64_t skipped; /**< rows for another arch than the device's */
 } kiln_progress;
 
+/** A plan, and how far to prepare its kernels. Set `plan` or `file`. */
 typedef struct kiln_prepare {
   size_t struct_size;
-  const char* plan; /* text of a plan or record: [[prewarm]] tables. or null and */
-  const char* file; /* the file of such a text */
-  int32_t until;    /* KILN_UNTIL_*: loaded into the current context, or only its image in memory and store */
-  int32_t device;   /* as kiln_service_open's; KILN_DEVICE_NONE only with KILN_UNTIL_IMAGE */
-  const char* arch; /* of rows that name none, with KILN_DEVICE_NONE */
-  double deadline_s;  /* seconds from now after which nothing is begun or waited for; 0: none */
-  int32_t no_compile; /* nonzero: from memory and disk only */
-  void (*on_progress)(const kiln_progress* progress, void* user); /* may be null; one call at a time, on
-                                                                     kiln's threads; must not throw */
-  void* user;
+  const char* plan; /**< text of a plan or record: [[prewarm]] tables */
+  const char* file; /**< file with such a text */
+  int32_t
+      until; /**< KILN_UNTIL_READY: kernels are loaded; KILN_UNTIL_IMAGE: images are in memory and store */
+  int32_t device;     /**< as in kiln_service_open(); KILN_DEVICE_NONE only with KILN_UNTIL_IMAGE */
+  const char* arch;   /**< with KILN_DEVICE_NONE: the arch of rows that name none */
+  double deadline_s;  /**< seconds from now after which nothing is begun or waited for; 0: no deadline */
+  int32_t no_compile; /**< nonzero: kernels come from memory and disk only */
+  /** Receives the progress, on kiln's threads, one call at a time. May be null. Must not throw. */
+  void (*on_progress)(const kiln_progress* progress, void* user);
+  void* user; /**< passed to on_progress */
 } kiln_prepare;
 
-/* Makes a plan's kernels ready, in parallel, on threads of kiln's own: the explicit way to make kernels after
- * the seal, also to compile them in mode sealed (an adapter that is loaded while serving). Returns at once;
- * an unreadable plan, an unknown template or a bad value fails here. Kernels belong to `scope`, or to the
- * service when that is null. */
+/**
+ * Makes all kernels of a plan ready, in parallel, on kiln's threads. Returns at once.
+ *
+ * This is the one way to make kernels ready after the seal. It also compiles in mode sealed.
+ * Use it for an adapter that is loaded while the engine serves.
+ * An unreadable plan, an unknown template or a bad value fails here.
+ * Later errors come from kiln_preparation_wait().
+ * The kernels belong to `scope`. Null: they belong to the service.
+ */
 KILN_API kiln_status kiln_service_prepare(kiln_service* service, kiln_scope* scope,
                                           const kiln_prepare* prepare, kiln_preparation** out);
-/* Waits at most `seconds` (negative: without limit). KILN_OK: all is done and nothing failed. Errc::deadline:
- * not done yet. Otherwise the first failure, after all is done. `progress` may be null. */
+/**
+ * Waits at most `seconds` for a preparation. A negative value waits without limit. `progress` may be null.
+ *
+ * KILN_OK: everything is done and nothing failed. deadline: it is not done yet.
+ * Any other status is the first failure, and is returned once everything is done.
+ */
 KILN_API kiln_status kiln_preparation_wait(kiln_preparation* preparation, double seconds,
                                            kiln_progress* progress);
-/* What has not begun is not begun any more; what is under way ends on its own. on_progress is not called
- * after this has returned. Null is allowed. */
+/** Cancels what has not begun. What has begun ends on its own.
+ *  on_progress is not called after this has returned. Null is allowed. */
 KILN_API void kiln_preparation_destroy(kiln_preparation* preparation);
 
+/** The state of a server of the fleet's tier. */
 enum {
-  KILN_REMOTE_NONE = 0,    /* no tier is configured, or none was asked yet */
-  KILN_REMOTE_WORKS = 1,   /* the breaker is closed */
-  KILN_REMOTE_PROBING = 2, /* one request decides whether it closes */
-  KILN_REMOTE_BROKEN = 3   /* open: three failures in a row, nobody is kept waiting for it */
+  KILN_REMOTE_NONE = 0,    /**< no tier is configured, or it was not asked yet */
+  KILN_REMOTE_WORKS = 1,   /**< requests are sent */
+  KILN_REMOTE_PROBING = 2, /**< one request decides whether others are sent again */
+  KILN_REMOTE_BROKEN = 3   /**< three requests in a row have failed: no call waits for this server */
 };
 
+/** Counters of a service since it was created. */
 typedef struct kiln_stats {
   size_t struct_size;
-  uint64_t memory_hits; /* answered by an image in memory; hits of the ready table are not counted (nor slowed
-                           down) */
-  uint64_t disk_hits;   /* answered by the store with its own toolchain's record */
-  uint64_t foreign_toolchain; /* answered by the store with another toolchain's record */
-  uint64_t compiles, compile_failures, remembered_failures;
-  uint64_t waits; /* another thread or process compiled it meanwhile */
+  uint64_t memory_hits;       /**< served from an image in memory; gets of a ready kernel are not counted */
+  uint64_t disk_hits;         /**< served by the store, from a record of this service's toolchain */
+  uint64_t foreign_toolchain; /**< served by the store, from a record of another toolchain */
+  uint64_t compiles, compile_failures;
+  uint64_t remembered_failures; /**< answered with the error of an earlier compile */
+  uint64_t waits;               /**< another thread or process compiled the kernel meanwhile */
+  /* Searched in the store and not served, by reason. */
   uint64_t miss_absent, miss_damaged, miss_other_key_text, miss_gate_timeout, miss_unreadable, miss_no_store;
-  uint64_t puts, puts_present, puts_skipped; /* skipped: compiled and served, not stored; the sum of: */
-  uint64_t skipped_read_only;                /* the store is read-only */
-  uint64_t skipped_gate_timeout;             /* other processes kept the store's gate for too long */
-  uint64_t skipped_full;                     /* disk, quota, file-size limit or map full */
-  uint64_t skipped_failed;                   /* any other fault of the store */
-  uint64_t skipped_queue_full;               /* compiled faster than the disk takes it */
-  uint64_t convoy_left;     /* compiled without the host's lock: two holders had ended without a record */
-  uint64_t flight_timeouts; /* compiled without the host's lock: its holder passed the compile deadline */
-  uint64_t unpublishable;   /* compiled and served, but not published: what the key cannot see */
-  uint64_t sealed_misses;
-  uint64_t loads, device_bytes; /* kernels loaded, bytes of their images */
-  double compile_ms;            /* spent in compilers for this service */
-  uint64_t evictions;           /* entries that made room in the store */
-  uint64_t layer_hits;          /* answered by a read-only layer with its own toolchain's record */
-  uint64_t fallbacks;           /* specialisations whose fallback was returned first */
-  uint64_t adopted;             /* of them: replaced by the specialised kernel since */
-  double compile_saved_ms;      /* what the records that were served had cost; not those from memory */
-  uint64_t remote_hits;         /* answered by the fleet's tier */
-  /* Asked the tier and not served, by why: not there, no answer in time, no connection or name, turned away
-   * (password, rights, memory), an answer that is none, the breaker is open. */
+  /* puts_skipped: the kernel was compiled and served, but not stored. It is the sum of the five after it. */
+  uint64_t puts, puts_present, puts_skipped;
+  uint64_t skipped_read_only;    /**< the store is read-only */
+  uint64_t skipped_gate_timeout; /**< other processes held the store's gate for too long */
+  uint64_t skipped_full;         /**< the disk, the quota, the file-size limit or the map is full */
+  uint64_t skipped_failed;       /**< any other fault of the store */
+  uint64_t skipped_queue_full;   /**< kernels were compiled faster than the disk takes them */
+  uint64_t convoy_left;     /**< compiled without the host's lock: two holders had ended without a record */
+  uint64_t flight_timeouts; /**< compiled without the host's lock: its holder passed the compile deadline */
+  uint64_t unpublishable; /**< compiled and served, but not published: the key cannot see all that was read */
+  uint64_t sealed_misses; /**< refused because of the seal */
+  uint64_t loads;         /**< kernels loaded */
+  uint64_t device_bytes;  /**< bytes of the images that are loaded */
+  double compile_ms;      /**< milliseconds spent in compilers for this service */
+  uint64_t evictions;     /**< records that made room in the store */
+  uint64_t layer_hits;    /**< served by a read-only layer, from a record of this service's toolchain */
+  uint64_t fallbacks;     /**< specialisations whose fallback was returned first */
+  uint64_t adopted;       /**< fallbacks that the specialised kernel has replaced */
+  double
+      compile_saved_ms; /**< milliseconds that the served records had cost; images in memory do not count */
+  uint64_t remote_hits; /**< served by the fleet's tier */
+  /* Searched in the tier and not served, by reason. absent: the tier has no such record.
+   * timeout: no answer in time. unreachable: no connection, or an unknown name.
+   * refused: password, rights, memory or TLS. protocol: a wrong answer. breaker: the server is broken. */
   uint64_t remote_miss_absent, remote_miss_timeout, remote_miss_unreachable, remote_miss_refused,
       remote_miss_protocol, remote_miss_breaker;
-  /* There and not believed: of another schema, under another key, not signed by a trusted key, damaged. */
+  /* Found in the tier and not used: another schema, another key, no signature by a trusted key, damaged. */
   uint64_t remote_rejected_schema, remote_rejected_key, remote_rejected_signature, remote_rejected_damaged;
-  /* Written to the tier; left out because it takes them more slowly, or too large; not taken by the server.
-   */
-  uint64_t remote_puts, remote_puts_dropped, remote_puts_failed;
-  uint64_t remote_leases;        /* compiles for the whole fleet */
-  uint64_t remote_waits;         /* kernels that another node was compiling */
-  uint64_t remote_takeovers;     /* of them: compiled here, as that node was gone */
-  uint64_t remote_wait_timeouts; /* of them: compiled here, as it took longer than the budget */
-  uint64_t remote_leases_lost;   /* that ended before their compile: another node may have compiled, too */
-  uint64_t remote_reported;      /* missed specialisations that the tier's prewarm job was told of */
-  int32_t remote_state;          /* KILN_REMOTE_*: now, of the server that is worst off */
+  uint64_t remote_puts;          /**< records written to the tier */
+  uint64_t remote_puts_dropped;  /**< records left out: too large, or the tier takes them too slowly */
+  uint64_t remote_puts_failed;   /**< records that the server refused */
+  uint64_t remote_leases;        /**< compiles for the whole fleet */
+  uint64_t remote_waits;         /**< kernels that another node was compiling */
+  uint64_t remote_takeovers;     /**< waits that ended in a compile here, because the other node was gone */
+  uint64_t remote_wait_timeouts; /**< waits that ended in a compile here for any other reason */
+  uint64_t remote_leases_lost;   /**< leases that ended before their compile: two nodes may have compiled */
+  uint64_t remote_reported;      /**< missed specialisations that the tier's prewarm job was told of */
+  int32_t remote_state;          /**< KILN_REMOTE_* of the server in the worst state, now */
   int32_t remote_servers;
   uint64_t remote_bytes_in, remote_bytes_out;
-  double remote_p50_ms, remote_p99_ms; /* round trips, of the slowest server; 0: none yet */
+  double remote_p50_ms, remote_p99_ms; /**< round trips of the slowest server; 0: none yet */
 } kiln_stats;
 
-/* Fills what fits in out->struct_size. */
+/** Reads the counters. Fills the fields that fit into out->struct_size. */
 KILN_API kiln_status kiln_service_stats(kiln_service* service, kiln_stats* out);
 
-/* ---- kernels
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- Kernels ------------------------------------------------------------------------------------------- */
 
 enum {
   KILN_VALUE_UNSET = 0,
@@ -325,122 +438,157 @@ enum {
   KILN_VALUE_TEXT = 4
 };
 
-/* A parameter's value. UNSET: the manifest's default. Text is accepted for every kind of parameter. */
+/** The value of a parameter. UNSET takes the manifest's default.
+ *  TEXT is accepted for every kind of parameter. */
 typedef struct kiln_value {
-  int32_t kind;
-  int32_t text_size; /* bytes of text, which need not be zero-terminated */
-  int64_t integer;   /* integer, 0 or 1, or the ordinal of a kiln::Dtype */
+  int32_t kind;      /**< KILN_VALUE_* */
+  int32_t text_size; /**< bytes of `text`, which needs no zero byte at its end */
+  int64_t integer;   /**< an integer, a boolean as 0 or 1, or the ordinal of a kiln::Dtype */
   const char* text;
 } kiln_value;
 
+/** How a get may wait. */
 typedef struct kiln_get {
   size_t struct_size;
-  double deadline_s; /* seconds from now to wait for a kernel that is not ready; 0: without limit; negative:
-                        it has passed already */
-  CUstream stream;   /* when has_stream: a miss is refused if this stream is capturing */
+  /** Seconds from now to wait for a kernel that is not ready.
+   *  0: no limit. Negative: the deadline has passed. */
+  double deadline_s;
+  /** With has_stream: a kernel that is not ready is refused while this stream captures. */
+  CUstream stream;
   int32_t has_stream;
 } kiln_get;
 
-/* Parameters in manifest order (fewer: the rest take defaults); `names` null, or one name per value. `get`
- * may be null. */
+/**
+ * Returns the kernel for these parameters, and makes it ready when it is not.
+ *
+ * `values` are in the manifest's order, and missing ones at the end take their defaults.
+ * With `names`, each value has a name instead. `get` may be null.
+ * For a ready kernel this takes no lock, allocates nothing, and makes no system call and no driver call.
+ * Otherwise the kernel comes from disk, from the fleet's tier or from the compiler, and is loaded.
+ * Callers that want the same kernel wait for one compile, each until its own deadline.
+ */
 KILN_API kiln_status kiln_template_get(kiln_template* t, const char* const* names, const kiln_value* values,
                                        size_t count, const kiln_get* get, const kiln_kernel** out);
-/* The ready kernel, or null (also for values that can never be right). Memory only: no lock, no allocation,
- * no system call, no driver call; never fails. */
+/**
+ * Returns the kernel if it is ready, and null otherwise.
+ * Null also stands for values that the template refuses.
+ *
+ * It takes no lock, allocates nothing, and makes no system call and no driver call. It never fails.
+ */
 KILN_API const kiln_kernel* kiln_template_try_get(kiln_template* t, const kiln_value* values, size_t count);
 
-/* As kiln_template_get, on a thread of kiln's own, which makes the template's context current in itself:
- * works from threads without a context and beside a stream capture. Errors of values, mode and seal come from
- * this call, others from the future. get->stream is not looked at. */
+/**
+ * Does what kiln_template_get() does, on one of kiln's threads with the template's context.
+ *
+ * It works from threads without a context and beside a stream capture. get->stream is ignored.
+ * Errors of values, mode and seal are returned here. All others come from the future.
+ */
 KILN_API kiln_status kiln_template_get_async(kiln_template* t, const char* const* names,
                                              const kiln_value* values, size_t count, const kiln_get* get,
                                              kiln_future** out);
-/* Waits at most `seconds` (negative: without limit) for the kernel or the error that it ended in;
- * Errc::deadline: neither yet. */
+/** Waits at most `seconds` for the kernel or its error. A negative value waits without limit.
+ *  deadline: there is neither yet. */
 KILN_API kiln_status kiln_future_wait(kiln_future* future, double seconds, const kiln_kernel** out);
-/* *done = 1 when it has ended, well or not. */
+/** Sets *done to 1 once the future has a kernel or an error, and to 0 before. */
 KILN_API kiln_status kiln_future_done(kiln_future* future, int32_t* done);
-/* What is under way goes on, for others. Null is allowed. */
+/** Destroys a future. The work that has begun goes on. Null is allowed. */
 KILN_API void kiln_future_destroy(kiln_future* future);
 
-/* The same, fire and forget, behind whatever somebody waits for. A template without a device gets its image
- * into memory and store. A failure is an event, and what the next get says. */
+/**
+ * Begins to make a kernel ready, after all kernels that callers wait for. Returns at once.
+ *
+ * A template without a device gets its image into memory and store.
+ * A failure is an event, and the next get returns it.
+ */
 KILN_API kiln_status kiln_template_prefetch(kiln_template* t, const char* const* names,
                                             const kiln_value* values, size_t count);
 
-/* The specialised kernel if it is ready or on disk; else, at once, that of the manifest's fallback template,
- * while the specialised one compiles behind. What was returned first is returned until
- * kiln_service_adopt (or, with KILN_ADOPT_AUTOMATICALLY, until the specialised one is ready). The fallback is
- * itself a kernel like any other: make it ready first. invalid_argument: the manifest names no fallback. */
+/**
+ * Returns the specialised kernel if it is ready or on disk, and the fallback template's kernel otherwise.
+ *
+ * When the fallback is returned, the specialised kernel is compiled in the background.
+ * The fallback is returned until kiln_service_adopt() is called.
+ * With KILN_ADOPT_AUTOMATICALLY it is returned until the specialised kernel is ready.
+ * The fallback is a kernel like any other: make it ready first. Both take the same arguments.
+ * invalid_argument: the manifest names no fallback.
+ */
 KILN_API kiln_status kiln_template_get_or_fallback(kiln_template* t, const char* const* names,
                                                    const kiln_value* values, size_t count,
                                                    const kiln_get* get, const kiln_kernel** out);
 
-/* Between the two, this thread's misses are refused (not_ready) before any driver call, as with a capturing
- * stream in kiln_get: for code that captures and does not know its stream. They nest. */
+/* Between begin and end, this thread's misses are refused (not_ready) before any driver call.
+ * They serve code that captures a stream without knowing which. Pairs may nest. */
 KILN_API void kiln_capture_begin(void);
 KILN_API void kiln_capture_end(void);
 
+/** Where an image came from. */
 enum {
-  KILN_OUTCOME_MEMORY = 0,
-  KILN_OUTCOME_DISK,
-  KILN_OUTCOME_LAYER,
-  KILN_OUTCOME_REMOTE,
-  KILN_OUTCOME_COMPILED,
-  KILN_OUTCOME_WAITED
+  KILN_OUTCOME_MEMORY = 0, /**< it was in memory */
+  KILN_OUTCOME_DISK,       /**< the writable store */
+  KILN_OUTCOME_LAYER,      /**< a read-only layer */
+  KILN_OUTCOME_REMOTE,     /**< the fleet's tier */
+  KILN_OUTCOME_COMPILED,   /**< this call compiled it */
+  KILN_OUTCOME_WAITED      /**< another thread or process compiled it meanwhile */
 };
 
+/** The bytes of a compiled kernel. */
 typedef struct kiln_image {
   size_t struct_size;
-  int32_t outcome; /* KILN_OUTCOME_* */
-  char key[65];    /* hex */
+  int32_t outcome; /**< KILN_OUTCOME_* */
+  char key[65];    /**< the key as hex digits */
   char arch[16];
-  const void* bytes; /* the cubin; valid until kiln_image_release */
+  const void* bytes; /**< the cubin; valid until kiln_image_release() */
   size_t size;
-  const char* lowered_name;
+  const char* lowered_name; /**< the kernel's symbol in the cubin */
   const char* specialization;
   void* owner;
 } kiln_image;
 
-/* The image only: needs no GPU and loads nothing. Release with kiln_image_release. */
+/** Gets only the image. Needs no GPU and loads nothing. Release the image with kiln_image_release(). */
 KILN_API kiln_status kiln_template_compile(kiln_template* t, const char* const* names,
                                            const kiln_value* values, size_t count, kiln_image* out);
 KILN_API void kiln_image_release(kiln_image* image);
 
+/** Facts about a kernel. */
 typedef struct kiln_kernel_info {
   size_t struct_size;
-  int32_t outcome; /* how this kernel was obtained */
-  char key[65];
-  uint32_t registers;    /* per thread */
-  uint32_t spill_bytes;  /* stores + loads, per thread */
-  uint32_t shared_bytes; /* static, per block */
-  uint32_t max_threads;  /* 0: not bounded by the source */
+  int32_t outcome;       /**< KILN_OUTCOME_*: where the image came from */
+  char key[65];          /**< the key as hex digits */
+  uint32_t registers;    /**< for each thread */
+  uint32_t spill_bytes;  /**< stores and loads, for each thread */
+  uint32_t shared_bytes; /**< static shared memory of a block */
+  uint32_t max_threads;  /**< threads that a block may have; 0: the source sets no bound */
   uint32_t argument_count;
   const char* specialization;
-  const char* lowered_name;
+  const char* lowered_name; /**< the kernel's symbol in the cubin */
 } kiln_kernel_info;
 
 KILN_API kiln_status kiln_kernel_get_info(const kiln_kernel* kernel, kiln_kernel_info* out);
-/* Another entry point of the same image, which shares its variables: a [[kernel]] of the manifest, with its
- * own arguments and launch. Valid as long as `kernel`; costs no driver call. invalid_argument: there is none
- * of that name, and the message has those there are. */
+/**
+ * Returns another entry point of the same image, which is a [[kernel]] of the manifest.
+ *
+ * It has its own arguments and launch. Entry points of an image share its variables.
+ * The result is valid as long as `kernel`. It costs no driver call.
+ * invalid_argument: there is no entry point of that name. The message lists those that exist.
+ */
 KILN_API kiln_status kiln_kernel_entry(const kiln_kernel* kernel, const char* name, const kiln_kernel** out);
 
-/* A __device__ or __constant__ variable of the image, in the context that the kernel was loaded in. */
+/** A __device__ or __constant__ variable of an image, in the context that the kernel was loaded into. */
 typedef struct kiln_global {
   size_t struct_size;
-  uint64_t address; /* in device memory: for cuMemcpy and the like */
+  uint64_t address; /**< device memory, for cuMemcpy and similar calls */
   uint64_t bytes;
 } kiln_global;
-/* That of a [[global]] of the manifest. Valid as long as the kernel. invalid_argument: there is none of that
- * name. */
+/** Finds the variable of a [[global]] of the manifest. It is valid as long as the kernel.
+ *  invalid_argument: there is no global of that name. */
 KILN_API kiln_status kiln_kernel_global(const kiln_kernel* kernel, const char* name, kiln_global* out);
 
-/* An integer constant of the source, read from the image: an [export] of the manifest. invalid_argument:
- * there is none of that name. */
+/** Reads an integer constant of the source from the image: an [export] of the manifest.
+ *  invalid_argument: there is no export of that name. */
 KILN_API kiln_status kiln_kernel_constant(const kiln_kernel* kernel, const char* name, int64_t* out);
 
-/* For those who launch themselves. Valid as long as the kernel. */
+/** Returns the driver's function, for callers that launch it themselves.
+ *  It is valid as long as the kernel. */
 KILN_API CUfunction kiln_kernel_function(const kiln_kernel* kernel);
 
 enum {
@@ -451,120 +599,156 @@ enum {
   KILN_ARG_BYTES = 4
 };
 
-/* One argument of a launch: what `data` points to. Integers and floats are converted to the declared width
- * when the value fits. */
+/** The type of one launch argument, as the caller has it.
+ *  kiln converts integers and floats to the declared width when the value fits. */
 typedef struct kiln_arg_type {
-  uint32_t kind; /* KILN_ARG_* */
-  uint32_t size; /* bytes: 1, 2, 4, 8, or a struct's */
+  uint32_t kind; /**< KILN_ARG_* */
+  uint32_t size; /**< bytes: 1, 2, 4, 8, or the size of a struct */
 } kiln_arg_type;
 
-/* Launches with the manifest's geometry. Arguments in manifest order; trailing optional ones may be left out;
- * [runtime] values follow the arguments. data[i] points to an argument, at any alignment; it is read before
- * the call returns. Count and types are checked once per kernel and list of types, compared by content: eight
- * lists are remembered, a kernel that is called with more has the others checked each time. The kernel's
- * context must be current. Alignment of pointers and [[require]] are checked on every launch. A grid without
- * blocks (no rows) launches nothing and succeeds. */
+/**
+ * Launches a kernel with the grid, block and shared memory of its manifest.
+ *
+ * data[i] points to argument i, at any alignment. kiln reads it before the call returns.
+ * Arguments are in the manifest's order. Optional ones at the end may be left out. [runtime] values follow.
+ * REQUIRES: the kernel's context is current.
+ *
+ * | check | when |
+ * |---|---|
+ * | count and types of the arguments | once for a list of types; a kernel remembers eight lists |
+ * | values, alignment of pointers, [[require]] | at every launch |
+ *
+ * A grid without blocks, as for 0 rows, launches nothing and succeeds.
+ */
 KILN_API kiln_status kiln_kernel_launch(const kiln_kernel* kernel, CUstream stream,
                                         const kiln_arg_type* types, const void* const* data, size_t count);
 
+/** The geometry of a raw launch. */
 typedef struct kiln_launch_config {
   size_t struct_size;
   uint32_t grid[3], block[3];
-  uint32_t shared_bytes; /* dynamic */
-  uint32_t cluster[3];   /* zeros: none */
-  int32_t pdl, cooperative;
+  uint32_t shared_bytes; /**< dynamic shared memory of a block */
+  uint32_t cluster[3];   /**< zeros: no clusters */
+  int32_t pdl;           /**< nonzero: programmatic dependent launch */
+  int32_t cooperative;   /**< nonzero: cooperative launch */
   CUstream stream;
 } kiln_launch_config;
 
-/* Raw: geometry and parameter pointers as cuLaunchKernelEx takes them; nothing is checked. Dynamic shared
- * memory beyond 48 KiB and clusters of more than 8 blocks are allowed for the function first. */
+/**
+ * Launches with a geometry and parameter pointers as cuLaunchKernelEx takes them. kiln checks nothing.
+ *
+ * Where the configuration needs them, kiln first allows the function more than 48 KiB of dynamic
+ * shared memory, and clusters of more than 8 blocks.
+ */
 KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kiln_launch_config* config,
                                             void** parameters);
 
-/* ---- attention
- * -------------------------------------------------------------------------------------------------------------
- * An attention kernel whose manifest has [work_list] reads from a buffer what each block has to do: each tile
- * of rows of q with its kv tokens, balanced over a grid of fixed size and split over kv. That plan is made on
- * the host, before the launch and outside of any capture, for the lengths of one batch; the caller copies it
- * to the device in the stream of the launch. Plan and workspace have sizes that follow from the limits alone:
- * a graph that was captured with them replays with other lengths once another plan was copied into the same
- * buffer. Nothing here makes a driver call or allocates device memory. Thread-safe.
+/* ---- Attention ----------------------------------------------------------------------------------------- *
+ * An attention kernel whose manifest has [work_list] reads the work of each block from a buffer, the plan.
+ * The grid has a fixed size. The plan spreads the tiles of q and their kv tokens evenly over its blocks.
  *
- * A workspace belongs to one launch at a time; it holds nothing between launches and need not be set. A plan
- * may be launched any number of times, one launch after the other, by the kernel that it was made with:
- * another specialisation may have other tiles. The shipped kernels compare what a plan was made for (tiles,
- * group, causality, workers, kv heads, window_left) with their own and the launch's, and end a launch that
- * does not fit with a trap (CUDA_ERROR_LAUNCH_FAILED at the next synchronisation), which no context survives:
- * results of other lengths would be worse. */
+ *   1. kiln_kernel_attention_sizes() gives the sizes of plan and workspace. They depend on the limits alone.
+ *   2. kiln_kernel_attention_plan() makes the plan of one batch on the host, before the launch.
+ *   3. The caller copies the plan to the device, in the stream of the launch.
+ *   4. The caller launches the kernel, or replays a graph that contains the launch.
+ *
+ * A captured graph works for other lengths once another plan was copied into the same buffer.
+ * A workspace serves one launch at a time. It needs no initial value and keeps nothing between launches.
+ * A plan may be launched any number of times, one launch after the other, by the kernel that it was made for.
+ *
+ * Shipped kernels compare the plan with their own specialisation and with the launch.
+ * They compare tiles, group, causality, workers, kv heads and window_left.
+ * On a mismatch they trap, because wrong results would be worse.
+ * The next synchronisation then returns CUDA_ERROR_LAUNCH_FAILED, and the context is lost.
+ *
+ * These functions make no driver call and allocate no device memory. They are thread-safe. */
 
-/* What no batch of a buffer may pass. */
+/** The most that a batch may have. Plans and workspace are sized for these values. */
 typedef struct kiln_attention_limits {
   size_t struct_size;
   int32_t max_requests;
-  int32_t max_tokens; /* of q, of all requests together; 0: max_requests, as in decode steps */
-  int32_t kv_heads;   /* heads of k and v that the kernel is launched for */
-  int32_t workers;    /* blocks of the grid; 0: what the manifest says for this device */
+  int32_t max_tokens; /**< tokens of q of all requests together; 0: max_requests, as in decode steps */
+  int32_t kv_heads;   /**< heads of k and v in the launch */
+  int32_t workers;    /**< blocks of the grid; 0: the manifest's number for this device */
 } kiln_attention_limits;
 
+/** Sizes that follow from the limits. Both buffers are aligned to 16 bytes on the device. */
 typedef struct kiln_attention_sizes {
   size_t struct_size;
-  uint64_t plan_bytes;      /* of the plan, on the host and on the device; 16-byte aligned there */
-  uint64_t workspace_bytes; /* of the workspace, on the device; 16-byte aligned */
-  int32_t workers;          /* to be passed to the launch */
+  uint64_t plan_bytes;      /**< bytes of the plan, on the host and on the device */
+  uint64_t workspace_bytes; /**< bytes of the workspace, on the device */
+  int32_t workers;          /**< an argument of the launch */
 } kiln_attention_sizes;
 
 KILN_API kiln_status kiln_kernel_attention_sizes(const kiln_kernel* kernel,
                                                  const kiln_attention_limits* limits,
                                                  kiln_attention_sizes* out);
 
-/* The lengths of a batch. Arrays are the caller's, in host memory, and are not kept. */
+/** The lengths of a batch. The arrays are in host memory. kiln does not keep them. */
 typedef struct kiln_attention_lengths {
   size_t struct_size;
-  int32_t requests;         /* 0 to max_requests */
-  int32_t page_size;        /* kv tokens of a page; 0: k and v are ragged arrays */
-  int32_t window_left;      /* a token sees at most so many before its own place; -1: all. A kernel that was
-                               specialised without a window takes -1 only: a struct of zeros, which asks for a
-                               window that shows a token itself alone, is refused. It is passed to the launch,
-                               too, and a launch with another one traps */
-  const int32_t* qo_indptr; /* [requests + 1]: where the tokens of each request begin in q, and the end; null:
-                               one token each */
-  const int32_t* kv_indptr; /* [requests + 1]: likewise its rows of k and v or, paged, its entries of the page
-                               table */
-  const int32_t* kv_len;    /* [requests]: kv tokens that count; null: all rows, or what last_page_len says */
-  const int32_t* last_page_len; /* [requests]: tokens of its last page, 1 to page_size; not looked at where a
-                                   request has no page. Null when kv_len is given or nothing is paged */
+  /** 0 to max_requests. */
+  int32_t requests;
+  /** kv tokens of a page. 0: k and v are ragged arrays. */
+  int32_t page_size;
+  /** A token sees at most this many tokens before its own place. -1: all of them.
+   *  A kernel without a window takes -1 only, so a struct of zeros is refused.
+   *  The launch takes the same value as an argument, and traps when it differs. */
+  int32_t window_left;
+  /** [requests + 1]: the first token of each request in q, then the end. Null: one token for each request. */
+  const int32_t* qo_indptr;
+  /** [requests + 1]: the first row of k and v of each request, then the end.
+   *  Paged: the first entry of the page table of each request, then the end. */
+  const int32_t* kv_indptr;
+  /** [requests]: kv tokens that count. Null: all rows, or the tokens that last_page_len gives. */
+  const int32_t* kv_len;
+  /** [requests]: tokens of the last page, 1 to page_size. It is ignored for a request without pages.
+   *  Null when kv_len is given or k and v are not paged. */
+  const int32_t* last_page_len;
 } kiln_attention_lengths;
 
+/** The size and the counts of a plan. */
 typedef struct kiln_attention_plan {
   size_t struct_size;
-  uint64_t bytes;   /* from the buffer's begin: what has to be copied to the device */
-  uint32_t items;   /* for blocks to work off: a tile, tiles behind each other, or a part of one */
-  uint32_t parts;   /* of them: parts, each of which takes a slot of the workspace */
-  uint32_t workers; /* blocks up to the last that has a share: short batches are not spread thin */
+  uint64_t bytes;   /**< bytes to copy to the device, from the start of the buffer */
+  uint32_t items;   /**< pieces of work: a tile, several adjacent tiles, or a part of a tile */
+  uint32_t parts;   /**< items that are parts; each takes a slot of the workspace */
+  uint32_t workers; /**< blocks up to the last one with work: short batches use few blocks */
 } kiln_attention_plan;
 
-/* Writes the plan of a batch into host memory (pinned, if it shall be copied asynchronously; never read, so
- * write-combined memory is fine) of at least plan_bytes, from an address that 4 divides. A request may have
- * no tokens, no kv, or more tokens than kv. `out` may be null. invalid_argument: the kernel has no [work_list],
- * lengths that pass the limits, are negative or shrink, a buffer that is too small or not aligned: the
- * message names the array, the entry and what was allowed, and nothing was written. The limits must be those
- * of the sizes. */
+/**
+ * Writes the plan of a batch into host memory.
+ *
+ * @param kernel a kernel whose manifest has [work_list]
+ * @param limits the limits that the sizes were computed from
+ * @param lengths the batch; a request may have no tokens, no kv, or more tokens than kv
+ * @param buffer host memory, aligned to 4 bytes; pinned memory is needed for an asynchronous copy.
+ *   kiln only writes it, so write-combined memory is fine.
+ * @param buffer_bytes at least plan_bytes
+ * @param out may be null
+ * @return invalid_argument: the kernel has no [work_list], a length is negative, shrinks or passes its limit,
+ *   or the buffer is too small or not aligned. The message names the array, the entry and what was allowed.
+ *   Nothing is written then.
+ */
 KILN_API kiln_status kiln_kernel_attention_plan(const kiln_kernel* kernel,
                                                 const kiln_attention_limits* limits,
                                                 const kiln_attention_lengths* lengths, void* buffer,
                                                 size_t buffer_bytes, kiln_attention_plan* out);
 
-/* ---- log
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- Log ----------------------------------------------------------------------------------------------- */
 
 enum { KILN_LOG_TRACE = 0, KILN_LOG_DEBUG, KILN_LOG_INFO, KILN_LOG_WARNING, KILN_LOG_ERROR, KILN_LOG_OFF };
 
-/* Sends this copy of kiln's log lines of `level` and above to `sink` instead of stderr; null: stderr again.
- * Default: KILN_LOG_WARNING, or what KILN_LOG says; this call beats that. The message is zero-terminated and
- * gone when the sink returns. The sink may be called by several threads at once and may call kiln. When this
- * has returned, the sink before is not running and is not called any more (but for a call that it made this
- * one from). A forked child writes to stderr again. */
+/**
+ * Sends the log lines of `level` and above to `sink`. Null sends them to stderr, which is the default.
+ *
+ * The level is KILN_LOG_WARNING, or the value of the variable KILN_LOG, until this is called.
+ * The message ends with a zero byte and is valid until the sink returns.
+ * Several threads may call the sink at once. It may call kiln.
+ * Once this has returned, the sink before it is not running and is not called again.
+ * The one exception is a sink that calls this function itself: that call of it is still running.
+ * The sink counts for this copy of kiln only. A forked child writes to stderr again.
+ */
 KILN_API kiln_status kiln_set_log(void (*sink)(int32_t level, const char* message, size_t size, void* user),
                                   void* user, int32_t level);
 

@@ -1,4 +1,4 @@
-// Owners of kernels within a service, and plans made ready in bulk.
+// Owners of kernels within a service, and the preparation of whole plans.
 #pragma once
 
 #include <functional>
@@ -10,48 +10,48 @@
 namespace kiln {
 inline namespace v1 {
 
-/// Counts of a Preparation; see kiln_progress in kiln.h.
+/// Counts of a Preparation (kiln_progress in kiln.h).
 using Progress = kiln_progress;
 
-/// What Service::prepare is asked for; see kiln_prepare in kiln.h.
+/// How Service::prepare works (kiln_prepare in kiln.h).
 struct PrepareOptions {
   enum class Until : int { ready = KILN_UNTIL_READY, image = KILN_UNTIL_IMAGE };
   Until until = Until::ready;
   Device device = Device::current();
-  double deadline_s = 0;  ///< seconds from now after which nothing is begun or waited for; 0: none
+  double deadline_s = 0;  ///< seconds from now after which nothing is begun or waited for; 0: no deadline
   bool may_compile = true;
-  /// One call at a time, on kiln's threads; what it throws is swallowed. Not called after the Preparation is
-  /// gone.
+  /// Receives the progress on kiln's threads, one call at a time. Exceptions that it throws are swallowed.
+  /// It is not called after the Preparation is destroyed.
   std::function<void(const Progress&)> on_progress;
 };
 
-/// A plan that is being made ready. Move-only; destroying it cancels what has not begun.
+/// A plan whose kernels are being made ready. Move-only. The destructor cancels what has not begun.
 class Preparation {
  public:
   Preparation(kiln_preparation* handle, std::shared_ptr<void> keep) noexcept
       : keep_(std::move(keep)), handle_(handle) {}
   Preparation(Preparation&&) = default;
-  /// What is assigned over goes before what its on_progress is called through.
+  /// The old handle is destroyed before the function that its progress is sent to.
   Preparation& operator=(Preparation&& other) noexcept {
     handle_ = std::move(other.handle_);
     keep_ = std::move(other.keep_);
     return *this;
   }
-  /// Until all is done; throws the first failure then.
+  /// Waits until everything is done. Throws the first failure then.
   Progress wait() const {
     Progress out{};
     out.struct_size = sizeof out;
     detail::check(kiln_preparation_wait(handle_.get(), -1, &out));
     return out;
   }
-  /// As it stands, without waiting and without throwing what failed.
+  /// The progress of this moment. Neither waits nor throws.
   Progress progress() const noexcept {
     Progress out{};
     out.struct_size = sizeof out;
     static_cast<void>(kiln_preparation_wait(handle_.get(), 0, &out));
     return out;
   }
-  /// True when all is done, well or not.
+  /// Waits at most `seconds`. Returns true when everything is done, also with failures.
   bool wait_for(double seconds) const noexcept {
     Progress out{};
     out.struct_size = sizeof out;
@@ -60,24 +60,25 @@ class Preparation {
   }
 
  private:
-  std::shared_ptr<void> keep_;  // what on_progress is called through
+  std::shared_ptr<void> keep_;  // the function that the progress is sent to
   std::unique_ptr<kiln_preparation, detail::Release<kiln_preparation, kiln_preparation_destroy>> handle_;
 };
 
-/// Owns what is opened from it: kernels are unloaded when it is released or destroyed. Must be destroyed
-/// before its Service. Move-only.
+/// Owns the templates that are opened from it and their kernels. Move-only.
+/// Its kernels are unloaded when it is released or destroyed. It must be destroyed before its Service.
 class Scope {
  public:
   explicit Scope(kiln_scope* handle) noexcept : handle_(handle) {}
-  /// As Service::open.
+  /// Opens a template that belongs to this scope. See Service::open.
   KernelTemplate open(const std::string& name, const Device& device = Device::current()) {
     kiln_template* out = nullptr;
     detail::check(kiln_scope_open(handle_.get(), name.c_str(), device.ordinal,
                                   device.arch.empty() ? nullptr : device.arch.c_str(), &out));
     return KernelTemplate(out);
   }
-  /// Unloads its kernels; its templates load again when asked. REQUIRES: its kernels are quiet, and no thread
-  /// is in a call on its templates.
+  /// Unloads the kernels. The templates stay open, and load kernels again on request.
+  /// REQUIRES: no kernel runs or is part of a graph that will be launched, and no thread is in a call on its
+  /// templates.
   void release() { detail::check(kiln_scope_release(handle_.get())); }
   kiln_scope* handle() const noexcept { return handle_.get(); }
 

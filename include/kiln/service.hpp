@@ -13,19 +13,21 @@
 namespace kiln {
 inline namespace v1 {
 
-/// Counters since the service was made; see kiln_stats in kiln.h.
+/// Counters since the service was created (kiln_stats in kiln.h).
 using Stats = kiln_stats;
 
-/// Seals every Service of this process, present and future, of every copy of kiln in it; see
-/// kiln_process_seal in kiln.h.
+/// Seals every Service of this process, now and in future (kiln_process_seal in kiln.h).
 inline void process_seal() { detail::check(kiln_process_seal()); }
 
-/// One per process is usual; several may share a cache directory. Thread-safe. Destruction unloads its
-/// kernels; its Scopes, Futures and Preparations must be gone.
+/// Opens templates and owns their kernels. Thread-safe. Move-only.
+///
+/// One Service for each process is usual. Several may share a cache directory.
+/// The destructor unloads the kernels. Scopes, Futures and Preparations must be destroyed before it.
 class Service {
  public:
-  /// KILN_* and defaults; touches no GPU and starts no process.
+  /// Configured by KILN_*, the configuration file and defaults. Touches no GPU and starts no process.
   Service() : Service(Options{}) {}
+  /// Throws Error(invalid_argument) for a setting that is not allowed.
   explicit Service(const Options& o) {
     kiln_options c{};
     c.struct_size = sizeof c;
@@ -63,51 +65,53 @@ class Service {
   }
 
   Service(Service&&) = default;
-  /// What is assigned over goes before what its on_event is called through.
+  /// The old handle is destroyed before the function that its events are sent to.
   Service& operator=(Service&& other) noexcept {
     handle_ = std::move(other.handle_);
     on_event_ = std::move(other.on_event_);
     return *this;
   }
 
-  /// Parses the manifest once and binds to the device's context. Throws Error(unknown_template | manifest |
-  /// no_driver).
+  /// Parses the manifest and binds the template to the device's context. Repeated calls are cheap.
+  /// Throws Error(unknown_template, manifest, no_driver, unsupported_arch).
   KernelTemplate open(const std::string& name, const Device& device = Device::current()) {
     kiln_template* out = nullptr;
     detail::check(kiln_service_open(handle_.get(), name.c_str(), device.ordinal,
                                     device.arch.empty() ? nullptr : device.arch.c_str(), &out));
     return KernelTemplate(out);
   }
-  /// Registers a template from memory.
+  /// Registers a template from memory: manifest, source, and optionally the source of its reference.
   void add_template(const std::string& manifest, const std::string& source,
                     const std::string& reference = {}) {
     detail::check(kiln_service_add_template(handle_.get(), manifest.c_str(), source.c_str(),
                                             reference.empty() ? nullptr : reference.c_str()));
   }
-  /// For kernels that shall be unloaded before the Service goes.
+  /// Creates an owner for kernels that are unloaded before the Service ends.
   Scope scope() {
     kiln_scope* out = nullptr;
     detail::check(kiln_scope_create(handle_.get(), &out));
     return Scope(out);
   }
 
-  /// Makes a plan's kernels ready in parallel, also after the seal: the one explicit way past it. `plan` is
-  /// the text of a plan or record; kernels belong to the Service.
+  /// Makes the kernels of a plan ready, in parallel and in the background. Also works after the seal.
+  /// `plan` is the text of a plan or of a record. The kernels belong to the Service.
+  /// Throws Error for a plan that cannot be read, an unknown template or a value that is not allowed.
   Preparation prepare(const std::string& plan, const PrepareOptions& options = {}) {
     return prepare(nullptr, plan.c_str(), nullptr, options);
   }
-  /// The same, kernels belonging to `scope`.
+  /// Does so for kernels that belong to `scope`.
   Preparation prepare(const Scope& scope, const std::string& plan, const PrepareOptions& options = {}) {
     return prepare(scope.handle(), plan.c_str(), nullptr, options);
   }
+  /// Does so for the plan in `file`.
   Preparation prepare_file(const std::string& file, const PrepareOptions& options = {}) {
     return prepare(nullptr, nullptr, file.c_str(), options);
   }
 
-  /// From here on only kernels in memory are returned, unless this service was told mode jit or warn; see
-  /// kiln_service_seal in kiln.h.
+  /// Seals this service: from here on only kernels in memory are returned (kiln_service_seal in kiln.h).
+  /// A service in mode jit or warn goes on compiling.
   void seal() { detail::check(kiln_service_seal(handle_.get())); }
-  /// What was refused because of the seal, as a plan; empty when nothing was.
+  /// A plan of the specialisations that were refused because of the seal. Empty: nothing was refused.
   std::string missing() const {
     kiln_text text{};
     text.struct_size = sizeof text;
@@ -116,13 +120,13 @@ class Service {
     kiln_text_release(&text);
     return out;
   }
-  /// 32 hex digits over what is loaded: equal on two ranks that run the same kernels.
+  /// A digest of the loaded kernels, 32 hex digits. Two ranks that run the same kernels have the same digest.
   std::string fingerprint() const {
     char out[33];
     detail::check(kiln_service_fingerprint(handle_.get(), out));
     return out;
   }
-  /// Lets get_or_fallback return the specialised kernels that have become ready; how many did.
+  /// Lets get_or_fallback return the specialised kernels that have become ready. Returns how many there are.
   std::uint64_t adopt() {
     std::uint64_t adopted = 0;
     detail::check(kiln_service_adopt(handle_.get(), &adopted));
@@ -164,7 +168,7 @@ class Service {
   static void tell_progress(const kiln_progress* progress, void* user) noexcept {
     try {
       const auto told =
-          *static_cast<std::function<void(const Progress&)>*>(user);  // it may end its Preparation
+          *static_cast<std::function<void(const Progress&)>*>(user);  // a copy: it may end its Preparation
       told(*progress);
     } catch (...) {
     }

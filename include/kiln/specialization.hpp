@@ -1,4 +1,4 @@
-// What a caller asks a template for: parameter values in, a canonical specialisation out.
+// Parameter values as a caller gives them, and the specialisation that they resolve to.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,13 @@
 namespace kiln {
 inline namespace v1 {
 
-/// One parameter value as a caller gives it; converts from integers, bool, Dtype and text. Text ("bf16",
-/// "4096", "true", the name of an enum value) is accepted for every kind of parameter and is not owned.
+/// The value of one parameter. It converts from integers, bool, Dtype and text.
+/// Text is accepted for every kind of parameter: "bf16", "4096", "true", the name of an enum value.
+/// The text is not copied, so it must outlive the Value.
 struct Value {
   enum class Kind : std::int32_t { unset = 0, integer = 1, boolean = 2, dtype = 3, text = 4 };
 
-  /// What does not fit becomes a number that no parameter allows.
+  /// An unsigned number that does not fit becomes INT64_MIN, which no parameter allows.
   template <class T>
   static constexpr std::int64_t as_integer(T value) {
     if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(std::int64_t))
@@ -32,7 +33,7 @@ struct Value {
   std::string_view text;
 
   constexpr Value() = default;
-  /// bool itself: not what converts to it, as pointers and floating-point numbers do.
+  /// Takes bool alone. Pointers and floating-point numbers would convert to bool.
   template <class T, std::enable_if_t<std::is_same_v<T, bool>, int> = 0>
   constexpr Value(T value) : kind(Kind::boolean), integer(value) {}
   constexpr Value(Dtype value) : kind(Kind::dtype), integer(static_cast<std::int64_t>(value)) {}
@@ -44,13 +45,13 @@ struct Value {
   Value(const std::string& value) : kind(Kind::text), text(value) {}
 };
 
-/// {"H", 4096}.
+/// A parameter by name: {"H", 4096}.
 struct NamedValue {
   std::string_view name;
   Value value;
 };
 
-/// A parameter with its resolved value in canonical text: {"T", "bf16"}, {"H", "4096"}, {"GEMMA", "false"}.
+/// A parameter with its resolved value as text: {"T", "bf16"}, {"H", "4096"}, {"GEMMA", "false"}.
 struct Parameter {
   std::string name, value;
   friend bool operator==(const Parameter& a, const Parameter& b) {
@@ -58,7 +59,7 @@ struct Parameter {
   }
 };
 
-/// A template's name with every parameter resolved, in manifest order.
+/// A template's name with the resolved value of every parameter, in the manifest's order.
 struct Specialization {
   std::string template_name;
   std::vector<Parameter> parameters;
