@@ -9,7 +9,7 @@
 namespace kiln {
 inline namespace v1 {
 
-/// Element types. New ones are appended, since the ordinals are part of the C ABI and of manifests' expressions.
+/// Element types. New ones are appended: the ordinals are part of the C ABI and of manifests' expressions.
 enum class Dtype : std::int32_t { f32 = 0, f16, bf16, e4m3, e5m2, f64, i8, u8, i32, u32, i64, u64 };
 
 inline constexpr std::string_view kDtypeNames[] = {"f32", "f16", "bf16", "e4m3", "e5m2", "f64",
