@@ -7,4 +7,6 @@ if(Python3_FOUND)
   add_test(NAME Layout.AClassOfMoreThanThirtyMembersIsRefused COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/members_test.py)
   set_tests_properties(Layout.NoClassHasMoreThanThirtyMembers Layout.AClassOfMoreThanThirtyMembersIsRefused
     PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77)
+  add_test(NAME Layout.TheCAbiIsTheListedOne COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/abi.py $<TARGET_FILE:kiln>)
+  set_tests_properties(Layout.TheCAbiIsTheListedOne PROPERTIES LABELS unit TIMEOUT 300)
 endif()

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""format.py cpp|device|python|shell: checks how files are formatted, and what their linters say. Exits with 77 without the tool.
+
+cpp and device use clang-format 14 with .clang-format and templates/.clang-format, since other versions format differently.
+python uses `ruff format` and `ruff check` with ruff.toml. shell uses shellcheck.
+"""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VENV = ROOT / "build/python-tools/bin"
+SKIPPED = 77
+
+
+def files(*patterns: str, without: str = "") -> list[str]:
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in listed.splitlines() if (ROOT / name).is_file() and not (without and name.startswith(without))]
+
+
+def tool(*names: str) -> str:
+    for name in names:
+        found = shutil.which(name) or shutil.which(name, path=str(VENV))
+        if found:
+            return found
+    print(f"skipped: {names[0]} is not installed")
+    sys.exit(SKIPPED)
+
+
+def clang_format() -> str:
+    program = tool("clang-format-14", "clang-format")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    if " 14." not in version:
+        print(f"skipped: this is {version.strip()}, and version 14 is needed")
+        sys.exit(SKIPPED)
+    return program
+
+
+def commands(what: str) -> list[list[str]]:
+    if what == "cpp":
+        names = files("*.c", "*.h", "*.cpp", "*.hpp", without="templates/")
+        return [[clang_format(), "--dry-run", "-Werror", *[n for n in names if not n.startswith("tests/fixtures/")]]]
+    if what == "device":
+        return [[clang_format(), "--dry-run", "-Werror", *files("templates/*.cu", "templates/*.cuh", "templates/*.h")]]
+    if what == "python":
+        names = files("*.py", "*.pyi")
+        return [[tool("ruff"), "format", "--check", *names], [tool("ruff"), "check", *names]]
+    return [[tool("shellcheck"), "-x", *files("*.sh", ".ci/run")]]
+
+
+def main() -> int:
+    if len(sys.argv) != 2 or sys.argv[1] not in {"cpp", "device", "python", "shell"}:
+        print(__doc__)
+        return 2
+    return max(subprocess.run(command, cwd=ROOT).returncode for command in commands(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
