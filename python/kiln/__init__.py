@@ -6,8 +6,9 @@
     rms_norm = service.open("rms_norm").get(T="bf16", H=4096)  # memory, disk or compiler
     rms_norm(out, x, w, rows, 4096, 4096, 1e-6)              # on torch's (or CuPy's) current stream
 
-Arrays of torch and CuPy, and whatever has DLPack or __cuda_array_interface__, are pointers; None is a null pointer. Compiling and prewarming
-need no GPU. kiln.torch has the shipped templates as operators that torch.compile and CUDA graphs know.
+A kernel takes arrays of torch and CuPy, and any object with DLPack or __cuda_array_interface__, as pointers.
+None is a null pointer. Compiling and prewarming need no GPU.
+kiln.torch has the shipped templates as operators that torch.compile and CUDA graphs know.
 """
 
 from ._errors import Code, CompileError, DeadlineExceeded, Error, NotReady

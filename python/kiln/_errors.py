@@ -1,10 +1,10 @@
-"""What kiln raises. The message names the thing, the value and what was allowed."""
+"""The exceptions that kiln raises. A message names the thing, its value and what was allowed."""
 
 import enum
 
 
 class Code(enum.IntEnum):
-    """What went wrong, in classes that a caller can act on; as kiln::Errc (include/kiln/error.hpp), which documents them."""
+    """Classes of failures that a caller can act on. include/kiln/error.hpp documents each of them (Errc)."""
 
     invalid_argument = 1
     unknown_template = 2
@@ -31,12 +31,12 @@ class Error(RuntimeError):
 
     def __init__(self, message: str, code: int = Code.internal) -> None:
         super().__init__(message)
-        #: a Code; a plain int where the library is newer than this package
+        #: a Code, or a plain int when the library is newer than this package
         self.code = code
 
 
 class CompileError(Error):
-    """The compiler refused the source, was killed at its deadline, or crashed. Its log is part of the text."""
+    """The compiler refused the source, was killed at its deadline, or crashed. The text has the log."""
 
     def __init__(self, message: str, code: int = Code.compile_failed, specialization: str = "", options: str = "", log: str = "") -> None:
         super().__init__(message if log.strip() in message else f"{message}\n{log}", code)
@@ -49,14 +49,15 @@ class CompileError(Error):
 
 
 class NotReady(Error):
-    """Sealed, or inside a stream capture: the kernel is not in memory and may not be made now."""
+    """The kernel is not in memory and may not be made now: the service is sealed, or a graph is captured."""
 
 
 class DeadlineExceeded(Error, TimeoutError):
-    """The caller's deadline passed; what is under way goes on."""
+    """The caller's deadline passed. A compile or load that is under way continues."""
 
 
 def from_status(status: int, message: str, specialization: str, options: str, log: str) -> Error:
+    """The exception for a kiln_error of the C ABI. The extension calls it by name."""
     code = Code(status) if status in Code._value2member_map_ else status
     if code in (Code.compile_failed, Code.compile_timeout, Code.compile_crashed):
         return CompileError(message, code, specialization, options, log)

@@ -1,4 +1,4 @@
-"""The extension: what kiln/__init__.py is made of. Programs import kiln."""
+"""The extension module that kiln/__init__.py re-exports. Programs import kiln instead."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -9,7 +9,7 @@ DEVICE_CURRENT: int
 DEVICE_NONE: int
 
 class Image:
-    """A compiled image, without a GPU."""
+    """A compiled image, which needs no GPU. `outcome` says how it was obtained, as in KernelInfo."""
 
     @property
     def outcome(self) -> str: ...
@@ -25,7 +25,20 @@ class Image:
     def cubin(self) -> bytes: ...
 
 class Template:
-    """A template, bound to a device's context and arch. Parameters by position in the manifest's order, or by name."""
+    """A template, bound to a device's context and arch. Thread-safe.
+
+    Parameters are given by position in the manifest's order, or by name, but not both.
+    None, and a parameter that is left out, mean the manifest's default.
+
+    - get() returns a loaded kernel, and waits until it is made.
+      `deadline` is in seconds: 0 means no limit, and a negative deadline has passed already. When `stream` is
+      capturing, a kernel that is not ready is refused with NotReady. With `fallback` the manifest's fallback
+      kernel is returned at once while the specialised kernel compiles. A parameter named deadline, stream or
+      fallback can only be given by position.
+    - try_get() returns the kernel if it is ready, else None. It touches neither disk nor driver.
+    - prefetch() makes the kernel ready on a thread of kiln's, and returns at once.
+    - compile() returns the image alone.
+    """
 
     def get(self, *values: Any, deadline: float = 0, stream: Any = None, fallback: bool = False, **parameters: Any) -> Kernel: ...
     def try_get(self, *values: Any) -> Kernel | None: ...
@@ -34,7 +47,15 @@ class Template:
 
 @final
 class Kernel:
-    """A loaded kernel. Arguments come in the manifest's order; trailing optional ones may be left out."""
+    """A loaded kernel. A call launches it.
+
+    Arguments come in the manifest's order. Trailing optional arguments may be left out.
+    `stream` is an integer or a stream object; None means the current stream of the first array's library.
+
+    - entry() returns another [[kernel]] of the same image.
+    - variable() returns (address, bytes) of a [[global]].
+    - constant() returns an integer constant of the source, an [export] of the manifest.
+    """
 
     def __call__(self, *arguments: Any, stream: Any = None) -> None: ...
     def entry(self, name: str, /) -> Kernel: ...
@@ -47,13 +68,24 @@ class Kernel:
 
 @final
 class Launcher:
-    """One template's kernels by device and parameters; miss(device, parameters) makes one, failed(device, error, launch) may mend a launch."""
+    """The kernels of one template by device and parameters. A call finds a kernel and launches it.
+
+    miss(device, parameters) makes a kernel that is not there yet.
+    failed(device, error, launch) is called when a launch fails. It may repair the context, call launch(), and
+    then returns True. forget() drops all kernels.
+    """
 
     def __new__(cls, miss: Callable[[int, tuple[Any, ...]], Kernel], failed: Callable[[int, Any, Callable[[], None]], bool]) -> Launcher: ...
     def __call__(self, parameters: tuple[Any, ...], /, *arguments: Any) -> None: ...
     def forget(self) -> None: ...
 
 class Preparation:
+    """A plan that is being made ready.
+
+    wait() waits at most `seconds` and returns (done, the counts of a Progress).
+    It raises the first failure once all is done. end() begins nothing more.
+    """
+
     def wait(self, seconds: float, /) -> tuple[bool, tuple[int, int, int, int, int, int, int, int]]: ...
     def end(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Service: configuration, cache, compiler and the templates opened from it."""
+"""Service: configuration, cache, compiler, and the templates that it opens."""
 
 from __future__ import annotations
 
@@ -20,11 +20,21 @@ Plan = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 
 
 class Service(_kiln.Service):
-    """One per process is usual; several may share a cache directory. What is not given comes from KILN_*, then the configuration file, then
-    a default. Makes no CUDA context, and touches no GPU until a kernel is asked for. Thread-safe; calls that wait give up the GIL.
+    """Opens templates, and makes their kernels from cache or compiler.
 
-    It is closed when the process ends, or by close(), or as a context manager: that unloads its kernels (which must be quiet) and writes what
-    is not on disk yet. Kernels and templates that came from it say so when they are used afterwards.
+    A process usually has one service. Several services may share a cache directory.
+    An option that is not given comes from KILN_*, then the configuration file, then a default.
+    kiln_options in kiln.h documents the options; `adopt_automatically` is KILN_ADOPT_AUTOMATICALLY, and
+    `hermetic` ignores environment and configuration file. `compile_deadline` is in seconds.
+
+    The constructor creates no CUDA context and touches no GPU. The service is thread-safe.
+    Calls that compile, load or wait release the GIL.
+
+    The service is closed by close(), by `with`, or when the process ends.
+    Closing unloads its kernels, none of which may be running, and writes to disk what is not stored yet.
+    Kernels and templates of a closed service raise Error when they are used.
+
+    Raises ValueError for an unknown mode, and Error for other options that are refused.
     """
 
     def __init__(self, *, mode: str | None = None, cache_dir: str | os.PathLike[str] | None = None, cache_layers: str | None = None,
@@ -50,33 +60,49 @@ class Service(_kiln.Service):
         self.close()
 
     def open(self, name: str, device: int | None = None, arch: str | None = None) -> _kiln.Template:
-        """A template, bound to the calling thread's current context (`device`: which must be on that device). With `arch`, such as
-        "sm_90a", bound to none: compile() alone works, without a GPU."""
+        """Opens a template and binds it to the calling thread's current CUDA context.
+
+        With `device` that context must be on the device of this ordinal. With `arch`, such as "sm_90a",
+        the template is bound to no context: only compile() and prefetch() work, and they need no GPU.
+        Raises ValueError when both are given.
+        """
         if device is not None and arch is not None:
             raise ValueError("a device has its arch: give device or arch, not both")
         ordinal = _kiln.DEVICE_NONE if arch is not None else _kiln.DEVICE_CURRENT if device is None else device
         return super().open(name, ordinal, arch)
 
     def get(self, name: str, /, **parameters: Any) -> _kiln.Kernel:
-        """open(name).get(**parameters)"""
+        """Returns open(name).get(**parameters)."""
         return self.open(name).get(**parameters)
 
     def compile(self, name: str, /, *, arch: str | None = None, **parameters: Any) -> _kiln.Image:
-        """The image alone, which needs no GPU. `arch`: else KILN_ARCH's, else sm_90a."""
+        """Returns the image alone, which needs no GPU. `arch` is KILN_ARCH by default, else sm_90a."""
         return super().open(name, _kiln.DEVICE_NONE, arch).compile(**parameters)
 
     def prewarm(self, plan: Plan, *, arch: str | Iterable[str] | None = None, deadline: float = 0,
                 progress: Callable[[Progress], object] | None = None) -> Progress:
-        """Compiles what a plan names into the store, in parallel and without a GPU: rows such as
-        {"template": "rms_norm", "T": "bf16", "H": [2048, 4096]}, the text of a plan, or the path of one or of a record. `arch` is that of rows
-        that name none, or several. Waits; raises the first failure after all is done."""
+        """Compiles the specialisations of a plan into the store, in parallel and without a GPU. Waits.
+
+        `plan` is a list of rows such as {"template": "rms_norm", "T": "bf16", "H": [2048, 4096]}, the text
+        of a plan, or a path object (os.PathLike) of a plan or record.
+        `arch` is the arch of rows that name none. With several archs the plan is done once for each.
+        `deadline` is in seconds, for each arch: nothing is begun or waited for after it. 0 means no limit.
+        `progress` is called in this thread about every 0.1 s.
+
+        Raises the first failure of an arch after all of its rows are done. Later archs are then not begun.
+        """
         archs = [arch] if arch is None or isinstance(arch, str) else list(arch)
         done = [self._make(plan, True, _kiln.DEVICE_NONE, each, deadline, True, progress) for each in archs]
         return Progress(*map(sum, zip(*done)))
 
     def prepare(self, plan: Plan, *, deadline: float = 0, may_compile: bool = True,
                 progress: Callable[[Progress], object] | None = None) -> Progress:
-        """Makes a plan's kernels ready in the current context, in parallel: the one explicit way past the seal. Waits."""
+        """Makes a plan's kernels ready in the current CUDA context, in parallel. Waits for them.
+
+        This is the one explicit way to make kernels after a seal. With `may_compile` False kernels come from
+        memory and disk only. `plan`, `deadline` and `progress` are as in prewarm().
+        Raises the first failure after all rows are done.
+        """
         return self._make(plan, False, _kiln.DEVICE_CURRENT, None, deadline, may_compile, progress)
 
     def _make(self, plan: Plan, until_image: bool, device: int, arch: str | None, deadline: float, may_compile: bool,
@@ -85,7 +111,7 @@ class Service(_kiln.Service):
         begun = self.begin(None if file else plan_text(plan), file, until_image, device, arch, deadline, may_compile)
         try:
             while True:
-                over, counts = begun.wait(0.1)  # in slices, so that Ctrl-C ends it
+                over, counts = begun.wait(0.1)  # in slices, so that Ctrl-C ends the wait
                 if progress is not None:
                     progress(Progress(*counts))
                 if over:
@@ -95,7 +121,10 @@ class Service(_kiln.Service):
 
 
 class CaptureScope:
-    """Inside of it this thread's kernels that are not ready are refused (NotReady) before any driver call: for code that captures a graph."""
+    """A context manager for code that captures a graph.
+
+    Inside it, this thread gets NotReady for a kernel that is not ready, before any driver call. Scopes nest.
+    """
 
     def __enter__(self) -> None:
         _kiln.capture_begin()
@@ -105,7 +134,10 @@ class CaptureScope:
 
 
 def _wheels_beside_us(hermetic: bool) -> str | None:
-    """NVRTC's wheels of this very environment, which the library cannot know of; only where nothing says otherwise and no toolkit is installed."""
+    """The root of NVRTC's wheels in this Python environment, which the library cannot find by itself.
+
+    None when a variable, a configuration file or `hermetic` decides, or /usr/local/cuda has NVRTC.
+    """
     configured = pathlib.Path(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "kiln", "config.toml")
     if hermetic or any(os.environ.get(name) for name in ("KILN_CUDA_HOME", "CUDA_HOME", "CUDA_PATH")):
         return None

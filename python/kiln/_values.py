@@ -1,10 +1,10 @@
-"""Values that go in and out: element types, device addresses, what is known of a kernel, counters."""
+"""Values that callers pass and get: element types, device addresses, facts about a kernel, counters."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-#: names of other libraries for kiln's element types
+#: other libraries' names of element types, and kiln's names
 _DTYPES = {
     "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float64": "f64",
     "int8": "i8", "uint8": "u8", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "float": "f32", "half": "f16", "double": "f64",
@@ -12,20 +12,26 @@ _DTYPES = {
 
 
 class DevicePtr(int):
-    """An address in device memory that a program keeps as a number. A bare integer is refused where a kernel takes a pointer."""
+    """An address in device memory that a program keeps as a number.
+
+    A plain int is refused where a kernel takes a pointer.
+    """
 
 
 class KernelInfo(NamedTuple):
-    #: how it was obtained: "memory", "disk", "layer", "remote", "compiled" or "waited"
+    """Facts about a loaded kernel: see kiln_kernel_info in kiln.h."""
+
+    #: how the kernel was obtained: "memory", "disk", "layer", "remote", "compiled" or "waited"
     outcome: str
+    #: 64 hex digits
     key: str
     #: per thread
     registers: int
-    #: stores and loads, bytes per thread
+    #: stores plus loads, bytes per thread
     spill_bytes: int
     #: static, bytes per block
     shared_bytes: int
-    #: 0: not bounded by the source
+    #: threads of a block; 0: not bounded by the source
     max_threads: int
     argument_count: int
     #: "rms_norm T=bf16 H=4096"
@@ -34,7 +40,7 @@ class KernelInfo(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Counts of a plan that is made ready: see kiln_progress in kiln.h."""
+    """Counts of a plan's specialisations while they are made ready: see kiln_progress in kiln.h."""
 
     total: int
     done: int
@@ -47,18 +53,20 @@ class Progress(NamedTuple):
 
 
 class AttentionSizes(NamedTuple):
-    """What a buffer for plans takes, whatever the lengths: see kiln_kernel_attention_sizes in kiln.h."""
+    """Sizes of an attention kernel's plan and workspace: see kiln_attention_sizes in kiln.h."""
 
-    #: on the host and on the device
+    #: of the plan, on the host and on the device; 16-byte aligned there
     plan_bytes: int
-    #: on the device
+    #: of the workspace, on the device; 16-byte aligned
     workspace_bytes: int
-    #: to be passed to the launch
+    #: blocks of the grid, an argument of the launch
     workers: int
 
 
 class AttentionPlan(NamedTuple):
-    #: from the buffer's begin: what has to be copied to the device
+    """Counts of a plan that was written: see kiln_attention_plan in kiln.h."""
+
+    #: bytes to copy to the device, from the start of the buffer
     bytes: int
     items: int
     parts: int
@@ -73,7 +81,10 @@ def kernel_info(outcome: int, *rest: Any) -> KernelInfo:
 
 
 def parameter_text(value: Any) -> str:
-    """Of text as it is; of torch.bfloat16, numpy.dtype("float16"), numpy.float32: kiln's name."""
+    """kiln's name of an element type such as torch.bfloat16, numpy.dtype("float16") or numpy.float32.
+
+    A str is returned as it is. Raises TypeError for a value that is neither.
+    """
     if isinstance(value, str):
         return value
     name = getattr(value, "name", None) or getattr(value, "__name__", None) or str(value).rpartition(".")[2]
@@ -83,7 +94,10 @@ def parameter_text(value: Any) -> str:
 
 
 def plan_text(rows: Any) -> str:
-    """A plan from [{"template": "rms_norm", "T": "bf16", "H": [2048, 4096]}, ...]; text stays as it is."""
+    """The text of a plan with the rows [{"template": "rms_norm", "T": "bf16", "H": [2048, 4096]}, ...].
+
+    A str is returned as it is.
+    """
     if isinstance(rows, str):
         return rows
 

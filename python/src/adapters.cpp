@@ -13,7 +13,7 @@ std::size_t adapter_count = 0;
 
 namespace {
 
-/// The newest table of the version that we know, or null. torch 2.10 has it under an older name.
+/// The exchange table of major version 1, or null. torch 2.10 has it under an older name.
 const dlpack::ExchangeApi* exchange_api(PyTypeObject* type) noexcept {
   for (const char* name : {"__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"}) {
     const Owned capsule(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name));
@@ -27,7 +27,7 @@ const dlpack::ExchangeApi* exchange_api(PyTypeObject* type) noexcept {
   return nullptr;
 }
 
-/// Also of a subclass.
+/// Also true for an instance of a subclass.
 bool is_torch_tensor(PyObject* object) noexcept {
   PyObject* const modules = PyImport_GetModuleDict();
   PyObject* const torch = modules ? PyDict_GetItemString(modules, "torch") : nullptr;
@@ -98,7 +98,7 @@ bool stream_handle(PyObject* stream, void** out) noexcept {
   Owned protocol(PyObject_HasAttrString(stream, "__cuda_stream__")
                      ? PyObject_GetAttrString(stream, "__cuda_stream__")
                      : nullptr);
-  if (protocol) {  // a method since version 0 was settled, a property before; (version, handle)
+  if (protocol) {  // (version, handle); a method since the protocol's version 0 was final, a property before
     const Owned pair(PyCallable_Check(protocol) ? PyObject_CallNoArgs(protocol)
                                                 : (Py_INCREF(protocol), static_cast<PyObject*>(protocol)));
     if (!pair) return false;
@@ -119,7 +119,7 @@ bool stream_handle(PyObject* stream, void** out) noexcept {
 }
 
 bool cupy_stream(void** out) noexcept {
-  static PyObject* current = nullptr;  // held for good
+  static PyObject* current = nullptr;  // never released
   if (!current) {
     const Owned module(PyImport_ImportModule("cupy.cuda"));
     if (!module || !(current = PyObject_GetAttrString(module, "get_current_stream"))) return false;
@@ -129,7 +129,7 @@ bool cupy_stream(void** out) noexcept {
 }
 
 bool is_device_pointer(PyTypeObject* type) noexcept {
-  static PyObject* known = nullptr;  // held for good
+  static PyObject* known = nullptr;  // never released
   if (!known) {
     const Owned module(PyImport_ImportModule("kiln._values"));
     if (!module || !(known = PyObject_GetAttrString(module, "DevicePtr"))) return PyErr_Clear(), false;

@@ -1,11 +1,11 @@
-// What is known of the libraries whose arrays and streams come as arguments.
+// How arrays and streams of Python libraries are read. Every function here requires the GIL.
 #pragma once
 
 #include "arguments.hpp"
 
 namespace kiln::python {
 
-/// A reference of ours; null when the call that made it failed.
+/// Owns one reference, or null when the call that made the reference failed.
 class Owned {
  public:
   explicit Owned(PyObject* object) noexcept : object_(object) {}
@@ -28,18 +28,19 @@ inline const Adapter* known_adapter(PyTypeObject* type) noexcept {
   return nullptr;
 }
 
-/// Null when its type is no array's; then, if asking failed, with a Python exception. `unkept` is where it is
-/// when the table is full.
+/// Finds out how the object's type tells its address, and keeps that in the table.
+/// When the table is full, the adapter is written to `unkept` and that is returned.
+/// Null when the type is no array type. Null with a Python exception when the question failed.
 const Adapter* learn_adapter(PyObject* object, Adapter* unkept) noexcept;
 
-/// Of an integer, an object with __cuda_stream__ (cuda.core), cuda_stream (torch) or ptr (CuPy). False with a
-/// Python exception.
+/// Reads the handle of a stream: an integer, or an object with __cuda_stream__ (cuda.core), cuda_stream
+/// (torch) or ptr (CuPy). False with a Python exception.
 bool stream_handle(PyObject* stream, void** out) noexcept;
-/// CuPy's current stream.
+/// Reads CuPy's current stream. False with a Python exception.
 bool cupy_stream(void** out) noexcept;
-/// Whether it is kiln.DevicePtr.
+/// True when the type is kiln.DevicePtr.
 bool is_device_pointer(PyTypeObject* type) noexcept;
-/// "torch.Tensor" or the like, until the next call of this thread.
+/// The type's name, such as "torch.Tensor". Valid until this thread's next call.
 const char* type_name(PyObject* object) noexcept;
 
 }  // namespace kiln::python

@@ -18,7 +18,8 @@ bool has_elements(const dlpack::Tensor& tensor) noexcept {
   return true;
 }
 
-/// Of a kiln.DevicePtr. False with a Python exception. The signed function takes a third of the other's time.
+/// The address of a kiln.DevicePtr. False with a Python exception.
+/// The signed conversion is tried first: it takes a third of the unsigned conversion's time.
 bool device_address(PyObject* object, std::uint64_t* out) noexcept {
   int beyond = 0;
   const long long quick = PyLong_AsLongLongAndOverflow(object, &beyond);
@@ -35,7 +36,7 @@ inline void Arguments::address(std::size_t i, std::uint64_t value) noexcept {
   slots_[i].address = value;
 }
 
-/// Here only what is torch's and on a device, which most are; the rest as its library tells it.
+/// The quick path for torch tensors on a device, which most arrays are. by_library() reads all others.
 [[gnu::always_inline]] inline bool Arguments::array(PyObject* object, const Adapter& adapter,
                                                     std::size_t i) noexcept {
   if (!library_) library_ = &adapter;
@@ -87,8 +88,7 @@ bool Arguments::by_library(PyObject* object, const Adapter& adapter, std::size_t
   switch (adapter.kind) {
     case Adapter::Kind::torch:
       if (!adapter.api) return from_methods(object, i);
-      [[fallthrough]];  // also an empty tensor, one in host memory, or what has no memory: its error is
-                        // torch's
+      [[fallthrough]];  // also empty tensors, tensors in host memory, and fake ones, which torch refuses
     case Adapter::Kind::exchange: {
       dlpack::Tensor tensor;
       return adapter.api->borrow(object, &tensor) == 0 && borrowed(object, tensor, i);
@@ -103,7 +103,7 @@ bool Arguments::by_library(PyObject* object, const Adapter& adapter, std::size_t
   return false;
 }
 
-/// torch before 2.10.
+/// For torch before 2.10, which has no exchange table.
 bool Arguments::from_methods(PyObject* object, std::size_t i) noexcept {
   const Owned data(PyObject_CallMethod(object, "data_ptr", nullptr)),
       device(data ? PyObject_CallMethod(object, "get_device", nullptr) : nullptr);
@@ -112,7 +112,7 @@ bool Arguments::from_methods(PyObject* object, std::size_t i) noexcept {
   const long id = PyLong_AsLong(device);
   if (PyErr_Occurred()) return false;
   dlpack::Tensor tensor{};
-  const std::int64_t shape = 0;  // no memory is allowed: torch refuses what is fake
+  const std::int64_t shape = 0;  // so a null address is accepted: torch has refused fake tensors already
   tensor.data = reinterpret_cast<void*>(value), tensor.dimensions = 1,
   tensor.shape = const_cast<std::int64_t*>(&shape);
   tensor.device = {id < 0 ? dlpack::kCpu : dlpack::kCuda, static_cast<std::int32_t>(id)};
@@ -205,7 +205,7 @@ bool Arguments::other(PyObject* object, std::size_t i) noexcept {
     Py_ssize_t size = 0;
     if (PyBytes_AsStringAndSize(object, &bytes, &size) != 0) return false;
     types_[i] = {KILN_ARG_BYTES, static_cast<std::uint32_t>(size)};
-    data_[i] = bytes;  // the caller holds it
+    data_[i] = bytes;  // the caller keeps the object alive
     return true;
   }
   if (PyFloat_Check(object)) {

@@ -1,5 +1,5 @@
-// Python objects as kernel arguments: arrays become addresses, numbers what the C ABI converts, and the
-// stream is their library's.
+// Python objects as kernel arguments. Arrays become addresses, and the C ABI converts numbers.
+// The stream is that of the arrays' library.
 #pragma once
 
 #include <Python.h>
@@ -12,18 +12,17 @@
 
 namespace kiln::python {
 
-/// How arrays of one Python type tell their address. Types are learnt at their first argument and held for
-/// good.
+/// How arrays of one Python type tell their address. A type is learnt at its first use and never released.
 struct Adapter {
   enum class Kind { torch, exchange, cupy, cuda_array_interface, dlpack };
   PyTypeObject* type;
   Kind kind;
-  const dlpack::ExchangeApi* api;  ///< of torch and exchange; torch before 2.10 has none
-  bool readable;                   ///< torch: by torch_tensor.hpp
+  const dlpack::ExchangeApi* api;  ///< for the kinds torch and exchange; torch before 2.10 has none
+  bool readable;                   ///< torch: torch_tensor.hpp can read it
 };
 
-/// The arguments of one launch, on the stack of the call: nothing is allocated for arrays of torch, numbers
-/// and None.
+/// The arguments of one launch, on the call's stack. Arrays of torch, numbers and None allocate nothing.
+/// Every member function requires the GIL.
 class Arguments {
  public:
   static constexpr std::size_t kMost = 128;
@@ -32,14 +31,16 @@ class Arguments {
   ~Arguments() { Py_XDECREF(keep_); }
   Arguments(const Arguments&) = delete;
 
-  /// False with a Python exception.
+  /// Reads `count` objects. False with a Python exception.
   bool take(PyObject* const* objects, std::size_t count) noexcept;
-  /// `given`: what the caller said (an integer or a stream object), or null: the current stream of the
-  /// arrays' library, the stream that an array's __cuda_array_interface__ names, else the default stream.
-  /// False with a Python exception.
+  /// The stream of the launch. False with a Python exception. The first of these that exists decides:
+  /// - `given`, the caller's integer or stream object, when it is neither null nor None
+  /// - the current stream of the first array's library (torch, CuPy, or one with an exchange table)
+  /// - the stream that an array's __cuda_array_interface__ names
+  /// - the default stream
   bool stream(PyObject* given, CUstream* out) noexcept;
 
-  /// Of the arrays; -1: none of them says.
+  /// The ordinal of the device that the arrays lie on; -1 when no array tells it.
   int device() const noexcept { return device_; }
   const kiln_arg_type* types() const noexcept { return types_; }
   const void* const* data() const noexcept { return data_; }
@@ -67,13 +68,13 @@ class Arguments {
   Slot slots_[kMost];
   std::size_t count_ = 0;
   int device_ = -1;
-  const Adapter* library_ = nullptr;  // whose current stream it is
-  Adapter unkept_;                    // library_, where the table has no place for it
-  std::uint64_t named_stream_ = 0;    // by a __cuda_array_interface__; 0: none
-  PyObject* keep_ = nullptr;          // a list of what must outlive the launch
+  const Adapter* library_ = nullptr;  // the first array's: its library tells the current stream
+  Adapter unkept_;                    // holds *library_ when the table of adapters is full
+  std::uint64_t named_stream_ = 0;    // named by a __cuda_array_interface__; 0: none
+  PyObject* keep_ = nullptr;          // a list of capsules that must outlive the launch
 };
 
-/// For tests with the fake driver, whose device memory is the host's.
+/// For tests with the fake driver, whose device memory is host memory.
 void accept_host_memory(bool on) noexcept;
 
 }  // namespace kiln::python

@@ -30,7 +30,7 @@ kiln_attention_limits limits_of(int max_requests, int max_tokens, int kv_heads, 
   return {sizeof(kiln_attention_limits), max_requests, max_tokens, kv_heads, workers};
 }
 
-/// The bytes of an object that may be written to.
+/// The bytes of a Python object with a writable buffer. Holds the buffer; throws a Python exception.
 class Writable {
  public:
   explicit Writable(nb::handle object) {
@@ -54,7 +54,7 @@ nb::object sizes(nb::handle kernel, int max_requests, int kv_heads, int max_toke
       .attr("AttentionSizes")(out.plan_bytes, out.workspace_bytes, out.workers);
 }
 
-/// The requests that the arrays speak of: the C ABI believes their lengths.
+/// The number of requests, on which all arrays must agree: the C ABI does not know the arrays' lengths.
 int requests_of(const Array& qo_indptr, const Array& kv_indptr, const Array& kv_len,
                 const Array& last_page_len) {
   std::optional<std::size_t> requests;

@@ -1,5 +1,4 @@
-// Plans of attention launches: kiln_kernel_attention_sizes and kiln_kernel_attention_plan as functions on a
-// Kernel.
+// Plans of attention launches: the C ABI's kiln_kernel_attention_sizes and _plan as functions of a Kernel.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,5 +1,4 @@
-// The part of DLPack's C structures that kernel arguments are read through, as the standard lays them out
-// (version 1.3).
+// The DLPack C structures that kernel arguments are read through. Layout: DLPack 1.3.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ struct Tensor {
   std::uint64_t byte_offset;
 };
 
-/// What a capsule named "dltensor_versioned" holds; one named "dltensor" begins with the Tensor itself.
+/// The content of a capsule named "dltensor_versioned". A capsule "dltensor" begins with the Tensor itself.
 struct ManagedVersioned {
   std::uint32_t major, minor;
   void* context;
@@ -32,15 +31,15 @@ struct ManagedVersioned {
   Tensor tensor;
 };
 
-/// `type.__dlpack_c_exchange_api__`: a capsule named "dlpack_exchange_api" that lives as long as its
-/// framework.
+/// The content of `type.__dlpack_c_exchange_api__`, a capsule named "dlpack_exchange_api".
+/// It lives as long as its framework.
 struct ExchangeApi {
   std::uint32_t major, minor;
   ExchangeApi* older;
   void* allocate;
   void* managed_from_object;
   void* managed_to_object;
-  int (*borrow)(void* object, Tensor* out);  ///< may be null; 0, or -1 with a Python exception
+  int (*borrow)(void* object, Tensor* out);  ///< may be null; returns 0, or -1 with a Python exception
   int (*current_stream)(std::int32_t device_type, std::int32_t device_id, void** out);
 };
 

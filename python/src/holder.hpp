@@ -1,4 +1,5 @@
-// Who owns a kiln_service from Python: it stays until it is closed, and what came from it says so afterwards.
+// Holder owns a kiln_service for its Python objects: service, templates, kernels and preparations.
+// The objects may outlive close(); they raise an error then.
 #pragma once
 
 #include <unistd.h>
@@ -21,27 +22,31 @@ class Holder {
   Holder(const Holder&) = delete;
   ~Holder() { destroy(); }
 
-  /// Unloads its kernels, which must be quiet; waits for calls and launches under way. Idempotent. REQUIRES:
-  /// the GIL, which it gives up for its time: who has seen with the GIL that it is open is done, or counted.
+  /// Unloads the service's kernels, none of which may be running. Idempotent.
+  /// REQUIRES: the GIL, which is released meanwhile.
+  /// Waits for calls and launches that are under way. A launch cannot slip through: the thread that saw
+  /// !closed() counts its launch before it releases the GIL.
   void close() noexcept {
     closed_.store(true, std::memory_order_relaxed);
     const nanobind::gil_scoped_release release;
     const std::unique_lock lock(calls_);
-    // In a forked child, nobody ends what other threads had begun.
+    // A forked child does not wait: the threads that would end these launches are not in it.
     while (launches_.load(std::memory_order_acquire) != 0 && ::getpid() == process_)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     destroy();
   }
   bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
-  /// A launch, which takes no lock: both with the GIL, which orders them, begin() right after !closed().
+  /// Counts a launch, which takes no lock. REQUIRES: the GIL, which orders the calls.
+  /// begin_launch() follows !closed() without releasing the GIL.
   void begin_launch() noexcept { count(1); }
   void end_launch() noexcept { count(-1); }
 
-  /// One call on the service or what came from it, without the GIL: nobody closes it meanwhile.
+  /// Guards one call on the service or on an object of it: close() waits until the guard is gone.
   class Call {
    public:
-    /// Throws a Python exception when it is closed. REQUIRES: the GIL, which it gives up for its time.
+    /// Throws a Python exception when the service is closed.
+    /// REQUIRES: the GIL, which is released while the lock is awaited.
     explicit Call(Holder& holder) : lock_(holder.calls_, std::defer_lock) {
       {
         nanobind::gil_scoped_release release;
@@ -71,11 +76,11 @@ class Holder {
   const pid_t process_ = ::getpid();
   std::atomic<bool> closed_{false};
   bool destroyed_ = false;        ///< guarded by calls_
-  std::atomic<int> launches_{0};  ///< under way; written with the GIL
+  std::atomic<int> launches_{0};  ///< launches under way; written with the GIL
   std::shared_mutex calls_;
 };
 
-/// `f()`, which returns a kiln_status, without the GIL; its failure as a Python exception.
+/// Runs f(), which returns a kiln_status, without the GIL. Throws a Python exception when f() fails.
 template <class F>
 void call(const std::shared_ptr<Holder>& holder, F&& f) {
   const Holder::Call guard(*holder);

@@ -12,7 +12,7 @@ namespace kiln::python {
 PyTypeObject* kernel_type = nullptr;
 
 namespace {
-PyObject* stream_name = nullptr;  // "stream" as programs have it: interned
+PyObject* stream_name = nullptr;  // the interned "stream", so that names are usually compared by address
 }
 
 PyObject* launch(KernelObject* self, Arguments& arguments, PyObject* stream) noexcept {
@@ -23,8 +23,8 @@ PyObject* launch(KernelObject* self, Arguments& arguments, PyObject* stream) noe
   CUstream on = nullptr;
   if (!arguments.stream(stream, &on)) return nullptr;
   if (self->holder->closed()) return Holder::Call::set_closed(), nullptr;
-  // A launch waits while the driver's queue is full, and what drains it may need the GIL (host functions of
-  // CuPy).
+  // The GIL is released: a launch waits while the driver's queue is full, and the work that drains the queue
+  // may need the GIL (CuPy's host functions).
   self->holder->begin_launch();
   PyThreadState* const state = PyEval_SaveThread();
   const kiln_status status =

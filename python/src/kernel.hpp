@@ -1,4 +1,4 @@
-// kiln.Kernel: a callable whose call is one vectorcall, from the Python arguments to the driver.
+// kiln.Kernel: a callable that takes one vectorcall from the Python arguments to the driver.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,7 +9,7 @@
 
 namespace kiln::python {
 
-/// `device`: the ordinal that it was loaded on, which arrays must be on, too; -1: not known.
+/// `device` is the ordinal that the kernel was loaded on; arrays must lie on it. Negative: not known.
 nanobind::object make_kernel(const kiln_kernel* kernel, std::shared_ptr<Holder> holder, int device);
 
 /// Adds the types Kernel and Launcher to the module.

@@ -1,4 +1,4 @@
-// What Kernel and Launcher share.
+// The type of kiln.Kernel, which Kernel and Launcher share.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,15 +15,15 @@ struct KernelObject {
   PyObject_HEAD vectorcallfunc call;
   const kiln_kernel* kernel;
   std::shared_ptr<Holder> holder;
-  int device;  ///< -1: not known
+  int device;  ///< the ordinal that the kernel was loaded on; negative: not known
 };
 
 extern PyTypeObject* kernel_type;
 
-/// None, or null with a Python exception. `stream`: as Arguments::stream's.
+/// Launches the kernel. Returns None, or null with a Python exception. `stream` is as in Arguments::stream.
 PyObject* launch(KernelObject* kernel, Arguments& arguments, PyObject* stream) noexcept;
 
-/// The value of stream= among named arguments, which may be nothing else. False with a Python exception.
+/// Finds the value of stream= among named arguments; other names are errors. False with a Python exception.
 bool only_stream(PyObject* names, PyObject* const* values, PyObject** stream) noexcept;
 
 void add_launcher_type(nanobind::module_& module);

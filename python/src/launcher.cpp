@@ -1,4 +1,4 @@
-// kiln._kiln.Launcher: one template's kernels by device and parameters, found and launched in one call.
+// kiln._kiln.Launcher: the kernels of one template by device and parameters. A call finds and launches one.
 #include <cstddef>
 
 #include "arguments.hpp"
@@ -14,13 +14,13 @@ constexpr int kDevices = 64;
 struct LauncherObject {
   PyObject_HEAD vectorcallfunc call;
   PyObject* miss;               ///< miss(device, parameters) -> Kernel
-  PyObject* failed;             ///< failed(device, error, launch) -> bool: whether it has launched after all
-  PyObject* kernels[kDevices];  ///< by parameters; null until the first
+  PyObject* failed;             ///< failed(device, error, launch) -> bool: true when launch() was repaired
+  PyObject* kernels[kDevices];  ///< dictionaries by parameters; null until the device's first kernel
 };
 
 LauncherObject* of(PyObject* self) { return reinterpret_cast<LauncherObject*>(self); }
 
-/// The kernel that is there, or the one that miss() makes; a new reference, null with a Python exception.
+/// The known kernel, or the kernel that miss() makes. A new reference; null with a Python exception.
 PyObject* find(LauncherObject* self, int device, PyObject* parameters) noexcept {
   PyObject*& kernels = self->kernels[device];
   if (!kernels && !(kernels = PyDict_New())) return nullptr;
@@ -37,8 +37,8 @@ PyObject* find(LauncherObject* self, int device, PyObject* parameters) noexcept 
   return nullptr;
 }
 
-/// A launch that the driver refused for its context, which failed() may make good by calling the kernel
-/// itself: nothing ran.
+/// Calls failed() after a launch that raised an exception; nothing has run then.
+/// failed() may launch the kernel itself, in another context. Otherwise the exception is restored.
 PyObject* mended(LauncherObject* self, PyObject* kernel, PyObject* const* given, std::size_t count,
                  int device) noexcept {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
@@ -98,8 +98,8 @@ PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject*) {
   return reinterpret_cast<PyObject*>(self);
 }
 
-/// A template's Python object holds this one, whose miss() is a method of it: a cycle that the collector must
-/// see.
+/// A template's Python object holds its launcher, and miss() is a method of that object.
+/// The garbage collector must see this cycle.
 int traverse(PyObject* object, visitproc visit, void* arg) {
   LauncherObject* const self = of(object);
   Py_VISIT(Py_TYPE(object));

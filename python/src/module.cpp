@@ -1,4 +1,4 @@
-// kiln._kiln: what kiln/__init__.py is made of.
+// The extension module kiln._kiln, which kiln/__init__.py re-exports.
 #include <nanobind/nanobind.h>
 
 #include "arguments.hpp"

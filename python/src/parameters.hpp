@@ -11,7 +11,7 @@
 
 namespace kiln::python {
 
-/// For the C ABI; owns the text. Throws a Python exception.
+/// The parameters as the C ABI takes them. Owns their text. The constructor throws a Python exception.
 class Parameters {
  public:
   Parameters(const nanobind::args& positional, const nanobind::dict& named);
@@ -25,7 +25,7 @@ class Parameters {
   void add(nanobind::handle value);
   const std::string& keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-  std::deque<std::string> texts_;  // does not move what it has
+  std::deque<std::string> texts_;  // a deque, as its strings must not move
   std::vector<const char*> names_;
   std::vector<kiln_value> values_;
 };

@@ -44,7 +44,7 @@ struct Template {
   int device;
 
   nb::object get(nb::args positional, nb::kwargs named) const {
-    // These three names are the call's own; a parameter of such a name is given by position.
+    // These three names are options of the call. A parameter with such a name must be given by position.
     double deadline = 0;
     nb::object stream = nb::none();
     bool fallback = false;
@@ -76,7 +76,7 @@ struct Template {
   }
 };
 
-/// A plan that is being made ready. Goes before its service is closed.
+/// A plan that is being made ready. Must end before its service is closed.
 class Preparation {
  public:
   Preparation(std::shared_ptr<Holder> holder, kiln_preparation* handle)
@@ -84,7 +84,7 @@ class Preparation {
   Preparation(const Preparation&) = delete;
   ~Preparation() { end(); }
 
-  /// (done, progress): waits at most `seconds`. Raises the first failure once all is done.
+  /// Waits at most `seconds` and returns (done, counts). Raises the first failure once all is done.
   nb::tuple wait(double seconds) {
     kiln_progress p{};
     p.struct_size = sizeof p;
@@ -193,19 +193,18 @@ class Service {
     KILN_COUNTER(layer_hits)
     KILN_COUNTER(foreign_toolchain)
     KILN_COUNTER(compiles)
-    KILN_COUNTER(compile_failures) KILN_COUNTER(remembered_failures) KILN_COUNTER(waits)
-        KILN_COUNTER(miss_absent) KILN_COUNTER(miss_damaged) KILN_COUNTER(miss_other_key_text)
-            KILN_COUNTER(miss_gate_timeout) KILN_COUNTER(miss_unreadable) KILN_COUNTER(miss_no_store)
-                KILN_COUNTER(puts) KILN_COUNTER(puts_present) KILN_COUNTER(puts_skipped)
-                    KILN_COUNTER(skipped_read_only) KILN_COUNTER(skipped_gate_timeout)
-                        KILN_COUNTER(skipped_full) KILN_COUNTER(skipped_failed)
-                            KILN_COUNTER(skipped_queue_full) KILN_COUNTER(convoy_left)
-                                KILN_COUNTER(flight_timeouts) KILN_COUNTER(unpublishable)
-                                    KILN_COUNTER(sealed_misses) KILN_COUNTER(loads) KILN_COUNTER(device_bytes)
-                                        KILN_COUNTER(evictions) KILN_COUNTER(fallbacks) KILN_COUNTER(adopted)
-                                            KILN_COUNTER(compile_ms) KILN_COUNTER(compile_saved_ms)
+    KILN_COUNTER(compile_failures)
+    KILN_COUNTER(remembered_failures) KILN_COUNTER(waits) KILN_COUNTER(miss_absent) KILN_COUNTER(miss_damaged)
+        KILN_COUNTER(miss_other_key_text) KILN_COUNTER(miss_gate_timeout) KILN_COUNTER(miss_unreadable)
+            KILN_COUNTER(miss_no_store) KILN_COUNTER(puts) KILN_COUNTER(puts_present)
+                KILN_COUNTER(puts_skipped) KILN_COUNTER(skipped_read_only) KILN_COUNTER(skipped_gate_timeout)
+                    KILN_COUNTER(skipped_full) KILN_COUNTER(skipped_failed) KILN_COUNTER(skipped_queue_full)
+                        KILN_COUNTER(convoy_left) KILN_COUNTER(flight_timeouts) KILN_COUNTER(unpublishable)
+                            KILN_COUNTER(sealed_misses) KILN_COUNTER(loads) KILN_COUNTER(device_bytes)
+                                KILN_COUNTER(evictions) KILN_COUNTER(fallbacks) KILN_COUNTER(adopted)
+                                    KILN_COUNTER(compile_ms) KILN_COUNTER(compile_saved_ms)
 #undef KILN_COUNTER
-                                                return out;
+                                        return out;
   }
 
  private:

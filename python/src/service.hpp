@@ -1,4 +1,4 @@
-// Service, Template, Image and Preparation as Python's classes, over the C ABI.
+// Service, Template, Image and Preparation as Python classes over the C ABI.
 #pragma once
 
 #include <nanobind/nanobind.h>

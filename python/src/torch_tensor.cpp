@@ -25,7 +25,7 @@ bool take_api() noexcept {
   return taken;
 }
 
-/// From 2.11 on; before, what lies there may be a pointer to an at::Tensor, or nothing that may be read.
+/// True from torch 2.11 on. Before, a pointer to an at::Tensor may lie there, or nothing that may be read.
 bool is_new_enough() noexcept {
   const Owned module(PyImport_ImportModule("torch.torch_version"));
   const Owned version(module ? PyObject_GetAttrString(module, "__version__") : nullptr);
@@ -50,7 +50,7 @@ bool readable(PyObject* tensor) noexcept {
 }
 
 bool current_stream(int device, void** out) noexcept {
-  static PyObject* current = nullptr;  // held for good
+  static PyObject* current = nullptr;  // never released
   if (!current) {
     const Owned module(PyImport_ImportModule("torch._C"));
     if (!module || !(current = PyObject_GetAttrString(module, "_cuda_getCurrentRawStream"))) return false;

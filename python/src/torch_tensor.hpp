@@ -1,5 +1,5 @@
-// torch's tensors without DLPack: their address through torch's stable C functions, at a tenth of the
-// instructions.
+// Reads the address of torch tensors through torch's stable C functions.
+// That takes a tenth of the instructions that DLPack takes.
 #pragma once
 
 #include <Python.h>
@@ -8,7 +8,7 @@
 
 namespace kiln::python::torch_tensor {
 
-/// Functions of libtorch_cpu.so (AOTInductor's C ABI); a handle is an at::Tensor*. 0: done.
+/// Functions of libtorch_cpu.so (AOTInductor's C ABI). `tensor` is an at::Tensor*. They return 0 on success.
 struct Api {
   int (*data_ptr)(void* tensor, void** out);
   int (*device_type)(void* tensor, std::int32_t* out);
@@ -17,14 +17,16 @@ struct Api {
 extern Api api;
 inline constexpr std::int32_t kCpu = 0, kCuda = 1;
 
-/// The at::Tensor of a Python tensor of a type that `readable` was true for.
+/// The at::Tensor* of a Python tensor. REQUIRES: readable() was true for a tensor of this type.
 inline void* handle(PyObject* tensor) noexcept { return reinterpret_cast<char*>(tensor) + sizeof(PyObject); }
 
-/// Whether tensors of this one's type can be read so: the functions are there, and the at::Tensor lies behind
-/// the object's head, as it does from torch 2.11 on, and as this tensor's own `_cdata` confirms.
+/// True when tensors of this tensor's type can be read through Api. That needs two things:
+/// - libtorch_cpu.so has the functions
+/// - the at::Tensor follows the object's header, as from torch 2.11 on; this tensor's own `_cdata` must
+///   confirm it
 bool readable(PyObject* tensor) noexcept;
 
-/// torch's current stream, where it has no exchange table. False with a Python exception.
+/// torch's current stream, for a torch without an exchange table. False with a Python exception.
 bool current_stream(int device, void** out) noexcept;
 
 }  // namespace kiln::python::torch_tensor

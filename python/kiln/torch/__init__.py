@@ -1,11 +1,13 @@
-"""The shipped templates as operators of PyTorch, and a decorator that makes one of a template of your own.
+"""The shipped templates as operators of PyTorch, and a decorator that makes operators from your own.
 
     import kiln.torch
 
     y = torch.ops.kiln.rms_norm(x, weight, 1e-6)     # or kiln.torch.rms_norm: eager, compiled, exported, captured
 
-Operators are registered when this module is imported and stay as long as the process. Tracing them touches neither driver nor cache; a kernel
-that is not there when one runs is made as the service's mode allows (KILN_MODE, kiln.torch.set_mode, KILN_TORCH_MODES).
+Operators are registered when this module is imported, and stay as long as the process.
+Tracing them touches neither driver nor cache. When an operator runs and its kernel is missing, the kernel is
+made if the mode allows it (KILN_MODE, kiln.torch.set_mode, KILN_TORCH_MODES).
+Operators are for inference: nothing is differentiated. A refused argument raises kiln.Error.
 """
 
 from ._attention import attn_decode_paged, attn_prefill

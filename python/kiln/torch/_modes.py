@@ -1,4 +1,4 @@
-"""Which service operators launch through, and what each may do about a kernel that is not there: jit, warn, sealed."""
+"""The service that operators launch through, and the modes that say whether a missing kernel is made."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ MODES = ("jit", "warn", "sealed")
 
 
 class State:
-    """Of the process: in the extension, which is never loaded twice, as operators are of the process, too."""
+    """State of the process. It lies in the extension module, which is never loaded twice.
+
+    Operators live as long as the process, so a reload of this module must not lose it.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.service: Service | None = None
         self.modes: dict[str, str] = {}
-        self.forget: list[Any] = []  # what lets go of kernels when the service changes
+        self.forget: list[Any] = []  # functions that drop kernels when the service changes
         self.specialize = False
 
 
@@ -35,7 +38,10 @@ state: State = _kiln.__dict__.setdefault("_torch_state", State())
 
 
 def service() -> Service:
-    """The one that operators launch through; made at the first need, from KILN_* and defaults."""
+    """Returns the service that operators launch through.
+
+    It is made at the first call from KILN_* and defaults, and again after it was closed.
+    """
     with state.lock:
         if state.service is None or state.service.closed:
             state.service = Service()
@@ -43,7 +49,10 @@ def service() -> Service:
 
 
 def use_service(new: Service) -> None:
-    """Lets operators launch through it from here on, and forget the kernels that they hold. Before any graph is captured."""
+    """Makes operators launch through the service `new`, and drop the kernels that they hold.
+
+    REQUIRES: no graph was captured yet.
+    """
     with state.lock:
         state.service = new
     for forget in state.forget:
@@ -51,16 +60,24 @@ def use_service(new: Service) -> None:
 
 
 def seal() -> None:
-    """Seals the service: operators launch what is in memory from here on, and nothing is compiled or read, unless the service was told mode jit
-    or warn."""
+    """Seals the service: operators then launch only kernels in memory, and nothing is compiled or read.
+
+    A service that was told mode jit or warn keeps compiling.
+    """
     service().seal()
 
 
 def set_mode(operator: str, mode: str | None) -> None:
-    """What one operator ("rms_norm", "mine::add_bias_gelu") does about a kernel that is not there, whatever the service's mode is. None: the
-    service's. KILN_TORCH_MODES="rms_norm=jit,topk_gate=sealed" is the same for a whole process.
+    """Sets the mode of one operator ("rms_norm", "mine::add_bias_gelu"), which overrides the service's mode.
 
-    jit compiles, also after the seal; warn does so with a warning; sealed loads what is on disk and never compiles.
+    The mode says what happens when the operator's kernel is not there:
+    - "jit" compiles it, also after the seal
+    - "warn" does so with a warning
+    - "sealed" loads it from disk and never compiles
+    - None lets the service's mode decide
+
+    KILN_TORCH_MODES="rms_norm=jit,topk_gate=sealed" sets modes for a whole process.
+    Raises ValueError for another mode.
     """
     if mode is not None and mode not in MODES:
         raise ValueError(f"mode = {mode!r} for {operator}: expected one of {', '.join(MODES)}, or None")
@@ -88,7 +105,7 @@ _from_environment()
 
 
 def on_device(device: int) -> contextlib.AbstractContextManager[Any]:
-    """torch's primary context of that device, current in this thread."""
+    """A context manager that makes the device current in torch. It does nothing without CUDA."""
     return torch.cuda.device(device) if torch.cuda.is_available() else contextlib.nullcontext()
 
 
@@ -97,12 +114,15 @@ def _capturing() -> bool:
 
 
 def kernel(operator: str, template: str, device: int, parameters: Mapping[str, Any]) -> Kernel:
-    """The kernel for an operator's call, as its mode allows. A stream capture refuses one that is not ready: warm up before."""
+    """The kernel for a call of an operator, made if the operator's mode allows it.
+
+    While a stream captures, a kernel that is not ready raises NotReady: warm up before the capture.
+    """
     current, mode = service(), mode_of(operator)
     with on_device(device):
         stream = torch.cuda.current_stream(device) if torch.cuda.is_available() else None
         if stream is not None and not _capturing():
-            stream.query()  # a thread that the CUDA runtime has not seen yet has no context
+            stream.query()  # gives a context to a thread that the CUDA runtime has not seen yet
         opened = current.open(template, device)
         if mode == "sealed":
             if _capturing():
@@ -124,11 +144,15 @@ def kernel(operator: str, template: str, device: int, parameters: Mapping[str, A
 
 
 def launch_again(device: int, error: Error, launch: Any) -> bool:
-    """A launch that the driver refused because this thread has no context, or another device's: once more with the arrays' device."""
+    """Repeats a launch that the driver refused because this thread had no context, or one of another device.
+
+    The launch is repeated with the arrays' device current. Returns False, without a launch, for other errors
+    and while a stream captures.
+    """
     if not isinstance(error, Error) or error.code not in (Code.driver, Code.no_driver) or not torch.cuda.is_available() or _capturing():
         return False
     if torch.cuda.current_device() == device:
-        torch.cuda.current_stream(device).query()  # as above
+        torch.cuda.current_stream(device).query()  # gives this thread a context, as in kernel()
     with torch.cuda.device(device):
         launch()
     return True

@@ -1,7 +1,12 @@
-"""The shipped templates as operators: schema by annotations, shapes and launch by one body each (see _registry).
+"""The shipped templates as operators. Annotations are the schema; a body has shapes and launch (_registry).
 
-Bodies read as docs/reference/templates.md does: parameters in the order of the template's `parameters`, then arguments in the manifest's order. A tuple
-that ends early, and None in it, leaves parameters to their defaults.
+A body passes the template's parameters as a tuple, in the order of `parameters`, then the arguments in the
+manifest's order (docs/templates.md). None in the tuple, and a tuple that ends early, mean defaults.
+
+Contracts that all operators share:
+- Tensors lie on one CUDA device. Results are new tensors on it, but for inputs that the schema mutates.
+- A scale is f32. out_dtype None is the dtype of x.
+- A wrong shape, dtype or layout raises kiln.Error (Code.invalid_argument) that names the argument.
 """
 
 import torch
@@ -17,7 +22,7 @@ E4M3 = torch.float8_e4m3fn
 
 
 def _norm(launch, x, residual, weight, eps, gemma, out_dtype, scale):
-    dtype, width = x.dtype, weight.shape[0]  # each look at a tensor costs: about 0.1 us
+    dtype, width = x.dtype, weight.shape[0]  # each attribute of a tensor costs about 0.1 us
     if x.shape[-1] != width:
         refuse(f"x has rows of {x.shape[-1]} elements, weight has {width}")
     if weight.dtype != dtype or not weight.is_contiguous():
@@ -37,15 +42,20 @@ def _norm(launch, x, residual, weight, eps, gemma, out_dtype, scale):
 @operator("kiln::rms_norm", "rms_norm", parameters="T H FUSED_ADD GEMMA OUT")
 def rms_norm(launch, x: Tensor, weight: Tensor, eps: float = 1e-6, gemma: bool = False, out_dtype: torch.dtype | None = None,
              scale: Tensor | None = None) -> Tensor:
-    """x * rsqrt(mean(x^2) + eps) * weight on rows of the last dimension; `gemma` multiplies by 1 + weight. out_dtype float8_e4m3fn divides by
-    `scale` and saturates."""
+    """Returns x * rsqrt(mean(x^2) + eps) * weight over the last dimension of x [..., H], with weight [H].
+
+    `gemma` multiplies by 1 + weight. out_dtype float8_e4m3fn divides the result by `scale` and saturates.
+    """
     return _norm(launch, x, None, weight, eps, gemma, out_dtype, scale)
 
 
 @operator("kiln::fused_add_rms_norm", "rms_norm", parameters="T H FUSED_ADD GEMMA OUT", mutates=["residual"])
 def fused_add_rms_norm(launch, x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-6, gemma: bool = False,
                        out_dtype: torch.dtype | None = None, scale: Tensor | None = None) -> Tensor:
-    """residual += x, then rms_norm of the sum (as it is in f32; FlashInfer's semantics)."""
+    """Does residual += x in place, and returns rms_norm of the sum. x and residual have one shape and dtype.
+
+    The norm reads the sum in f32, before it is rounded to the residual's dtype (FlashInfer's semantics).
+    """
     same_type(x, residual=residual)
     if residual.shape != x.shape:
         refuse(f"residual is {list(residual.shape)}, x is {list(x.shape)}")
@@ -61,7 +71,11 @@ def _half(x):
 @operator("kiln::act_and_mul", "act_and_mul", parameters="T D ACT OUT ROUND_GATE ORDER")
 def act_and_mul(launch, x: Tensor, act: str = "silu", order: str = "gate_first", alpha: float = 1.702, limit: float = 7.0,
                 round_gate: bool = False, out_dtype: torch.dtype | None = None, scale: Tensor | None = None) -> Tensor:
-    """act(gate) * up of each row, where x has both: silu, gelu, gelu_tanh or swigluoai (alpha, limit). out_dtype float8_e4m3fn divides by `scale`."""
+    """Returns act(gate) * up [..., D] of x [..., 2 * D], whose rows have gate and up in the order of `order`.
+
+    `act` is silu, gelu, gelu_tanh or swigluoai (which takes alpha and limit).
+    out_dtype float8_e4m3fn divides the result by `scale`.
+    """
     width, (matrix, rows, stride) = _half(x), rows_of(x)
     if scale is not None:
         one_scale(scale)
@@ -73,7 +87,10 @@ def act_and_mul(launch, x: Tensor, act: str = "silu", order: str = "gate_first",
 @operator("kiln::act_and_mul_group_fp8", "act_and_mul", parameters="T D ACT OUT ROUND_GATE ORDER GROUP")
 def act_and_mul_group_fp8(launch, x: Tensor, group: int = 128, act: str = "silu", order: str = "gate_first", alpha: float = 1.702,
                           limit: float = 7.0, round_gate: bool = False) -> tuple[Tensor, Tensor]:
-    """act_and_mul in float8_e4m3fn with a scale made of each group (64 or 128): (values, scales)."""
+    """act_and_mul in float8_e4m3fn, with a scale for each group of 64 or 128 elements of a row.
+
+    Returns (values [..., D], scales [..., D / group] f32).
+    """
     width, (matrix, rows, stride) = _half(x), rows_of(x)
     if width % group:
         refuse(f"a row of {width} elements has no whole groups of {group}")
@@ -87,8 +104,12 @@ def act_and_mul_group_fp8(launch, x: Tensor, group: int = 128, act: str = "silu"
 @operator("kiln::softmax", "softmax", parameters="T H LOG OUT")
 def softmax(launch, x: Tensor, temperature: float = 1.0, log: bool = False, out_dtype: torch.dtype | None = None,
             temperatures: Tensor | None = None, any_width: bool = False) -> Tensor:
-    """softmax (or its logarithm) of x / temperature over the last dimension, accumulated in f32. `temperatures` is one for each row. With
-    `any_width` the width is a run-time number: for widths that change from call to call."""
+    """Returns softmax (with `log` its logarithm) of x / temperature over the last dimension.
+
+    Sums are accumulated in f32.
+    `temperatures`, f32 [rows], is one temperature for each row.
+    `any_width` is for widths that change from call to call: the width is then no parameter of the kernel.
+    """
     (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     if temperatures is not None:
         of_type(torch.float32, temperatures=temperatures)
@@ -121,8 +142,12 @@ def _rotate(launch, q, k, q_out, k_out, positions, cos_sin, interleaved, rotary_
 @operator("kiln::rope", "rope", parameters="T D ROTARY INTERLEAVE IDTYPE ANGLES TABLE")
 def rope(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | None = None, interleaved: bool = False, rotary_dim: int = 0,
          theta: float = 10000.0, rope_scale: float = 1.0, llama31: list[float] | None = None) -> tuple[Tensor, Tensor]:
-    """q and k, [tokens, heads, D], rotated by their positions: by the table cos_sin [positions, rotary_dim] (cosines, then sines), else by
-    theta, with Llama 3.1's scaling where llama31 = (low_freq_factor, high_freq_factor, old_context_length). rotary_dim 0: the table's, or D."""
+    """Returns (q, k), each [tokens, heads, D], rotated by positions [tokens].
+
+    Angles come from the table cos_sin [positions, rotary_dim] (cosines, then sines) when it is given, else
+    from theta. llama31 = (low_freq_factor, high_freq_factor, old_context_length) is Llama 3.1's scaling of
+    theta's angles. rotary_dim 0 means the table's width, or D without a table.
+    """
     q, k = heads_of(q, "q"), heads_of(k, "k")
     q_out, k_out = like(q), like(k)
     _rotate(launch, q, k, q_out, k_out, positions, cos_sin, interleaved, rotary_dim, theta, rope_scale, llama31)
@@ -132,7 +157,7 @@ def rope(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | None
 @operator("kiln::rope_", "rope", parameters="T D ROTARY INTERLEAVE IDTYPE ANGLES TABLE", mutates=["q", "k"])
 def rope_(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | None = None, interleaved: bool = False, rotary_dim: int = 0,
           theta: float = 10000.0, rope_scale: float = 1.0, llama31: list[float] | None = None) -> None:
-    """rope in place."""
+    """rope in place: q and k are written to. Their last dimension must be contiguous."""
     for name, x in (("q", q), ("k", k)):
         if x.dim() != 3 or x.stride(2) != 1:
             refuse(f"{name} is rotated in place: it must be [tokens, heads, D] with a contiguous last dimension")
@@ -140,7 +165,7 @@ def rope_(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | Non
 
 
 def _caches(k_cache, v_cache, k, v):
-    """Checked: [pages, page_size, heads, D] of any strides but the last."""
+    """Checks the caches [pages, page_size, heads, D], whose last stride must be 1, and the rows k and v."""
     if k_cache.dim() != 4 or k_cache.shape != v_cache.shape or k_cache.stride() != v_cache.stride() or k_cache.stride(3) != 1:
         refuse(f"k_cache is {list(k_cache.shape)}, v_cache {list(v_cache.shape)}: expected [pages, page_size, heads, D] twice, with the same strides")
     if k.shape != v.shape or k.shape[1:] != k_cache.shape[2:]:
@@ -155,8 +180,13 @@ _APPEND = "T KV D IDTYPE PAGING"
 @operator("kiln::append_paged_kv", "append_paged_kv", parameters=_APPEND, mutates=["k_cache", "v_cache"])
 def append_paged_kv(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor, slot_mapping: Tensor, k_scale: Tensor | None = None,
                     v_scale: Tensor | None = None) -> None:
-    """Rows of k and v, [tokens, heads, D], to their slots (page * page_size + entry; below 0: nowhere) of caches [pages, page_size, heads, D] of
-    any strides. fp8 caches divide by a scale, one of the tensor or one of each head."""
+    """Writes the rows of k and v, [tokens, heads, D], to their slots in the caches.
+
+    The caches are [pages, page_size, heads, D], and slot_mapping is [tokens].
+    A slot is page * page_size + entry; a row whose slot is below 0 is skipped.
+    Both caches have the same strides, and the last is 1.
+    fp8 caches get rows divided by k_scale and v_scale, f32 with one element or one for each head.
+    """
     _caches(k_cache, v_cache, k, v)
     k, v = heads_of(k, "k"), heads_of(v, "v")
     dense(slot_mapping, "slot_mapping", k.shape[0])
@@ -168,7 +198,11 @@ def append_paged_kv(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tens
 @operator("kiln::append_paged_kv_by_table", "append_paged_kv", parameters=_APPEND, mutates=["k_cache", "v_cache"])
 def append_paged_kv_by_table(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor, kv_indices: Tensor, kv_indptr: Tensor,
                              batch_indices: Tensor, positions: Tensor, k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> None:
-    """append_paged_kv where the pages of each token's request say where it goes (FlashInfer's page table)."""
+    """append_paged_kv with FlashInfer's page table instead of slots. The four tables have one integer dtype.
+
+    Token i belongs to request batch_indices[i] and has the place positions[i] in it.
+    The request r has the pages kv_indices[kv_indptr[r]:kv_indptr[r + 1]].
+    """
     _caches(k_cache, v_cache, k, v)
     k, v = heads_of(k, "k"), heads_of(v, "v")
     same_type(kv_indices, kv_indptr=kv_indptr, batch_indices=batch_indices, positions=positions)
@@ -187,7 +221,10 @@ def append_paged_kv_by_table(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor
 
 @operator("kiln::amax", "amax", parameters="T H")
 def amax(launch, x: Tensor, parts: int = 128) -> Tensor:
-    """The largest magnitudes of `parts` parts of x, in f32 (0 for a part without rows): what fp8_quant_tensor makes its scale of."""
+    """Returns the largest magnitude of each of `parts` parts of x, f32 [parts]; 0 for a part without rows.
+
+    fp8_quant_tensor makes its scale from them.
+    """
     matrix, rows, stride = rows_of(x)
     out = empty(x, parts)
     launch((x.dtype, x.shape[-1]), out, matrix, rows, stride, parts)
@@ -199,7 +236,7 @@ _QUANT = "T H GROUP SCALING OUT SCALE POW2"
 
 @operator("kiln::fp8_quant", "fp8_quant", parameters=_QUANT)
 def fp8_quant(launch, x: Tensor, scale: Tensor, dtype: torch.dtype = E4M3) -> Tensor:
-    """x / scale in fp8, saturating; the scale is one f32 in device memory."""
+    """Returns x / scale in fp8, saturating. `scale` has one element, in device memory."""
     (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     one_scale(scale)
     out = like(x, dtype)
@@ -209,7 +246,7 @@ def fp8_quant(launch, x: Tensor, scale: Tensor, dtype: torch.dtype = E4M3) -> Te
 
 @operator("kiln::fp8_quant_tensor", "fp8_quant", parameters=_QUANT)
 def fp8_quant_tensor(launch, x: Tensor, amax: Tensor, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False) -> tuple[Tensor, Tensor]:
-    """(values, scale) with one scale made of all of x, whose largest magnitudes are in `amax`, as operator amax gives them."""
+    """Returns (values, scale [1] f32), with one scale for all of x. `amax` is the result of amax(x)."""
     (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     of_type(torch.float32, amax=amax)
     dense(amax, "amax", amax.shape[0])
@@ -221,7 +258,7 @@ def fp8_quant_tensor(launch, x: Tensor, amax: Tensor, dtype: torch.dtype = E4M3,
 
 @operator("kiln::fp8_quant_token", "fp8_quant", parameters=_QUANT)
 def fp8_quant_token(launch, x: Tensor, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False) -> tuple[Tensor, Tensor]:
-    """(values, scales [..., 1]) with a scale made of each row."""
+    """Returns (values, scales [..., 1] f32), with a scale for each row."""
     (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     out, scales = like(x, dtype), empty(x, *x.shape[:-1], 1)
     launch((x.dtype, width, 0, "token", dtype, None, pow2), out, matrix, rows, stride, width, None, scales, 1, 1, eps)
@@ -231,8 +268,12 @@ def fp8_quant_token(launch, x: Tensor, dtype: torch.dtype = E4M3, eps: float = 1
 @operator("kiln::fp8_quant_group", "fp8_quant", parameters=_QUANT)
 def fp8_quant_group(launch, x: Tensor, group: int = 128, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False,
                     column_major: bool = False, packed: bool = False) -> tuple[Tensor, Tensor]:
-    """(values, scales [rows, groups]) with a scale made of each group (64 or 128) of a row. `column_major` lays scales out as TMA takes them:
-    groups outside, rows rounded up to four. `packed` gives exponents (UE8M0) of four groups in an int32, as DeepGEMM takes them."""
+    """Returns (values, scales [rows, groups] f32) of x [rows, H]: a scale for each group of 64 or 128.
+
+    `column_major` lays the scales out as TMA reads them: group after group, with rows rounded up to four.
+    `packed` puts the exponents (UE8M0) of four groups into one int32, as DeepGEMM reads them.
+    Packed scales are int32 [rows, ceil(groups / 4)] and powers of two.
+    """
     if x.dim() != 2 or x.shape[1] % group:
         refuse(f"x is {list(x.shape)}, expected rows of whole groups of {group}")
     (matrix, rows, stride), width = rows_of(x), x.shape[1]
@@ -258,7 +299,12 @@ def fp8_quant_group(launch, x: Tensor, group: int = 128, dtype: torch.dtype = E4
 @operator("kiln::topk_gate", "topk_gate", parameters="T E K SCORE BIAS RENORM GROUPS TOPK_GROUPS")
 def topk_gate(launch, logits: Tensor, k: int, score: str = "softmax", bias: Tensor | None = None, renormalize: bool = True, groups: int = 1,
               topk_groups: int = 0, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """(weights f32, ids i32), [tokens, k]: the experts of each token by their softmax or sigmoid scores, with DeepSeek's bias and groups."""
+    """Chooses k experts for each token of logits [tokens, experts].
+
+    Returns (weights [tokens, k] f32, ids [tokens, k] int32).
+    `score` is softmax or sigmoid. `bias` (f32 [experts]), `groups` and `topk_groups` are DeepSeek's.
+    topk_groups 0 means all groups.
+    """
     if logits.dim() != 2:
         refuse(f"logits are {list(logits.shape)}, expected [tokens, experts]")
     (matrix, tokens, stride), experts = rows_of(logits), logits.shape[1]
@@ -274,8 +320,12 @@ def topk_gate(launch, logits: Tensor, k: int, score: str = "softmax", bias: Tens
 @operator("kiln::moe_align", "moe_align", parameters="ID E BLOCK LOCAL_ONLY")
 def moe_align(launch, topk_ids: Tensor, num_experts: int, block: int, expert_map: Tensor | None = None,
               local_only: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(sorted_token_ids, expert_ids, num_tokens_post_padded, inverse): pairs of tokens and experts sorted by expert, each expert padded to whole
-    blocks; sizes are upper bounds that follow from the shape of topk_ids alone, so that graphs may replay it."""
+    """Sorts the pairs in topk_ids [tokens, k] by expert, and pads each expert to whole blocks.
+
+    Returns (sorted_token_ids, expert_ids [blocks], num_tokens_post_padded [1], inverse [tokens, k]).
+    All are int32. Sizes are upper bounds that depend on topk_ids' shape, num_experts and block alone.
+    A captured graph can therefore replay the call. expert_map is int32 [num_experts].
+    """
     if topk_ids.dim() != 2:
         refuse(f"topk_ids are {list(topk_ids.shape)}, expected [tokens, k]")
     (matrix, tokens, stride), k = rows_of(topk_ids), topk_ids.shape[1]

@@ -1,4 +1,8 @@
-"""The recurrent templates (RWKV7, gated DeltaNet) and the merge of attention states as operators: see _operators."""
+"""The recurrent templates (RWKV7, gated DeltaNet) and attn_merge as operators (see _operators).
+
+Shapes use B for sequences of equal length T. With cu_seqlens (int64 [N + 1]) the N sequences are
+concatenated: B is 1 and T counts the tokens of all. Without it N is B.
+"""
 
 import torch
 from torch import Tensor
@@ -8,7 +12,10 @@ from ._shapes import dense, empty, like, of_dims, of_shape, of_type, refuse, row
 
 
 def _sequences(x, name, cu_seqlens):
-    """([B, T, ...] or, with cu_seqlens, [1, T, ...]) -> (sequences, tokens of each, or of all)."""
+    """Returns (sequences, tokens of each sequence) of x [B, T, ...].
+
+    With cu_seqlens x is [1, T, ...], and the second number is the tokens of all sequences.
+    """
     if cu_seqlens is None:
         return x.shape[0], x.shape[1]
     of_type(torch.int64, cu_seqlens=cu_seqlens)
@@ -20,7 +27,10 @@ def _sequences(x, name, cu_seqlens):
 
 
 def _suits(tokens, sequences):
-    """Which calls the kernel's defaults shall suit (FOR): a decode step's, or all. While tracing it does not matter, and no size becomes a number."""
+    """The value of parameter FOR: "decode" when every sequence has one token, else None.
+
+    While a symbolic size is traced the answer does not matter. Comparing it would turn it into a number.
+    """
     return "decode" if isinstance(tokens, int) and isinstance(sequences, int) and tokens == sequences else None
 
 
@@ -29,14 +39,14 @@ def _contiguous(*tensors):
 
 
 def _alike(x, **others):
-    """Of x's element type and shape."""
+    """Refuses tensors whose element type or shape is not x's."""
     same_type(x, **others)
     for name, other in others.items():
         of_shape(other, name, *x.shape)
 
 
 def _of_heads(x, **weights):
-    """Weights [H, D] of x [B, T, H, D]."""
+    """Refuses weights that are not [H, D] of x [B, T, H, D], or have another element type."""
     same_type(x, **weights)
     for name, weight in weights.items():
         of_shape(weight, name, *x.shape[2:])
@@ -44,7 +54,11 @@ def _of_heads(x, **weights):
 
 @operator("kiln::rwkv7_shift_mix", "rwkv7_shift_mix", parameters="T D OUTPUTS VARLEN")
 def rwkv7_shift_mix(launch, x: Tensor, mu: Tensor, cache: Tensor | None = None, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(mixes [outputs, B, T, D], new cache [N, D]): x + (token before - x) * mu_i for each row of mu [outputs, D], and the last tokens."""
+    """Returns (mixes [outputs, B, T, D], new cache [N, D]) of x [B, T, D].
+
+    Mix i is x + (previous token - x) * mu[i], with mu [outputs, D]. `cache` [N, D] has the tokens before the
+    first ones. The new cache has the last token of each sequence.
+    """
     of_dims(x, "x", "[B, T, D]")
     of_dims(mu, "mu", "[outputs, D]")
     sequences, length = _sequences(x, "x", cu_seqlens)
@@ -61,7 +75,10 @@ def rwkv7_shift_mix(launch, x: Tensor, mu: Tensor, cache: Tensor | None = None, 
 
 @operator("kiln::rwkv7_kprep", "rwkv7_kprep", parameters="T D WITH_B")
 def rwkv7_kprep(launch, k: Tensor, a: Tensor, k_k: Tensor, k_a: Tensor, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """(k', kk), [B, T, H, D]: k' = k + k (a - 1) k_a; kk = the head's k * k_k, normalised."""
+    """Returns (k', kk), each [B, T, H, D]. k' is k + k (a - 1) k_a; kk is k * k_k, normalised over a head.
+
+    k and a are [B, T, H, D]; k_k and k_a are [H, D].
+    """
     of_dims(k, "k", "[B, T, H, D]")
     _alike(k, a=a)
     _of_heads(k, k_k=k_k, k_a=k_a)
@@ -74,7 +91,11 @@ def rwkv7_kprep(launch, k: Tensor, a: Tensor, k_k: Tensor, k_a: Tensor, eps: flo
 @operator("kiln::rwkv7_out", "rwkv7_out", parameters="T D NORM")
 def rwkv7_out(launch, o: Tensor, r: Tensor, k: Tensor, v: Tensor, g: Tensor, r_k: Tensor, norm_weight: Tensor | None = None,
               norm_bias: Tensor | None = None, eps: float = 0.00064, norm: bool = False) -> Tensor:
-    """(o + (sum of the head's r k r_k) v) * g, [B, T, H, D]; with `norm` after a group norm of o over each head."""
+    """Returns (o + (sum of r k r_k over the head) v) * g, [B, T, H, D].
+
+    With `norm` o is first normalised over each head (a group norm).
+    r_k, norm_weight and norm_bias are [H, D].
+    """
     of_dims(o, "o", "[B, T, H, D]")
     _alike(o, r=r, k=k, v=v, g=g)
     _of_heads(o, r_k=r_k, norm_weight=norm_weight, norm_bias=norm_bias)
@@ -89,8 +110,13 @@ def rwkv7_out(launch, o: Tensor, r: Tensor, k: Tensor, v: Tensor, g: Tensor, r_k
 @operator("kiln::wkv7_recurrent", "wkv7_recurrent", parameters="T K V FORM W VARLEN FOR")
 def wkv7_recurrent(launch, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor | None = None, kk: Tensor | None = None,
                    scale: float = 1.0, initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(o [B, T, H, V], final state [N, H, K, V] f32): S = diag(exp w) S + b (a^T S) + k v^T; o = scale * S^T r. With kk instead of b: a := -kk,
-    b := kk a."""
+    """Returns (o [B, T, H, V], final state [N, H, K, V] f32) of the recurrence
+
+        S = diag(exp w) S + b (a^T S) + k v^T;  o = scale * S^T r
+
+    r, w, k, a and b are [B, T, H, K], v is [B, T, H, V]; initial_state is f32 [N, H, K, V], None for zeros.
+    With kk instead of b the recurrence takes -kk for a, and kk * a for b.
+    """
     if (b is None) == (kk is None):
         refuse(f"{'neither b nor kk is' if b is None else 'b and kk are both'} given, expected one of them")
     of_dims(r, "r", "[B, T, H, K]")
@@ -114,8 +140,14 @@ def wkv7_recurrent(launch, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor
 @operator("kiln::delta_recurrent", "delta_recurrent", parameters="T K V GATE GATE_INPUT BETA BETA_INPUT L2NORM G B FOR")
 def delta_recurrent(launch, q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None = None, g: Tensor | None = None, scale: float = 0.0,
                     initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None, l2norm: bool = False) -> tuple[Tensor, Tensor]:
-    """(o [B, T, HV, V], final state [N, HV, K, V] f32): S *= exp(g); u = v - S^T k; S += k (beta u)^T; o = scale * S^T q. beta [B, T, HV] or
-    [B, T, HV, V], None is 1; g f32 [B, T, HV] or [B, T, HV, K]; scale 0 is K^-1/2."""
+    """Returns (o [B, T, HV, V], final state [N, HV, K, V] f32) of the recurrence
+
+        S *= exp(g);  u = v - S^T k;  S += k (beta u)^T;  o = scale * S^T q
+
+    q and k are [B, T, H, K], v is [B, T, HV, V], and HV is a multiple of H.
+    beta is [B, T, HV] or [B, T, HV, V], None for 1. g is [B, T, HV] or [B, T, HV, K], None for 0.
+    initial_state is f32 [N, HV, K, V], None for zeros. scale 0 means K^-1/2. `l2norm` normalises q and k.
+    """
     of_dims(q, "q", "[B, T, H, K]")
     of_dims(v, "v", "[B, T, HV, V]")
     sequences, _ = _sequences(q, "q", cu_seqlens)
@@ -142,7 +174,10 @@ def delta_recurrent(launch, q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None
 
 @operator("kiln::attn_merge", "attn_merge", parameters="T D PAIR")
 def attn_merge(launch, v: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
-    """(out [tokens, heads, D], lse [tokens, heads]) of attention states v [tokens, states, heads, D], s [tokens, states, heads] (base 2)."""
+    """Merges the attention states v [tokens, states, heads, D] and s [tokens, states, heads].
+
+    s is f32, the log-sum-exp to base 2. Returns (out [tokens, heads, D], lse [tokens, heads]).
+    """
     of_dims(v, "v", "[tokens, states, heads, D]")
     of_shape(s, "s", *v.shape[:3])
     of_type(torch.float32, s=s)

@@ -1,7 +1,8 @@
-"""From a function that allocates and launches to an operator that torch.compile, torch.export and CUDA graphs know.
+"""Makes operators that torch.compile, torch.export and CUDA graphs know from functions that launch kernels.
 
-One body serves all of it. torch calls it with tensors, and launch() launches; the compiler calls it with fake tensors, and launch() only checks
-that every parameter is a number: neither the driver nor the cache is touched. So shapes are said once and cannot differ.
+One body serves two callers. torch calls it with tensors, and launch() launches. The compiler calls it with
+fake tensors, and launch() only checks that every parameter is a number; it touches neither driver nor cache.
+Shapes are therefore stated once and cannot differ.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ from .._errors import Code, Error
 from . import _modes
 
 def specialize(on: bool) -> None:
-    """What a parameter that would be a symbolic size does while tracing: False (default), an error; True, a guard on its value, so that each
-    other value traces anew. A size that has no value while tracing (of a tensor made by nonzero and the like) is an error always."""
+    """Says what happens when a template parameter would be a symbolic size while torch traces.
+
+    False (the default): an Error (Code.invalid_value).
+    True: torch guards on the value, and traces again for each other value.
+    A size without a value while tracing (of a tensor made by nonzero, for example) is always an error.
+    """
     _modes.state.specialize = on
 
 
 class Template:
-    """A template as an operator's body launches it: launch((values of `parameters`...), *arguments), where None leaves a parameter to its default.
+    """A template that an operator's body launches: launch((values of `parameters`...), *arguments).
 
-    Kernels are held by device and values, so that a call costs one look-up.
+    None for a parameter means its default.
+    Kernels are kept by device and values, so that a call costs one look-up.
     """
 
     def __init__(self, name: str, parameters: str) -> None:
@@ -36,7 +42,7 @@ class Template:
         _modes.state.forget.append(self.launch.forget)
 
     def for_operator(self, operator: str) -> Template:
-        """One of its own for each operator, whose mode counts."""
+        """A copy for one operator, whose mode decides about missing kernels."""
         out = Template(self.name, " ".join(self.parameters))
         out.operator = operator
         return out
@@ -48,7 +54,7 @@ class Template:
         return _modes.kernel(self.operator, self.name, device, given)
 
     def check(self, values: tuple[Any, ...], *arguments: Any) -> None:
-        """In launch's place while tracing: a symbolic size may reach arguments, never a parameter."""
+        """Stands in for launch while tracing. A symbolic size may be an argument, never a parameter."""
         for name, value in zip(self.parameters, values):
             if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
                 self._concrete(name, value)
@@ -57,9 +63,9 @@ class Template:
         from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
         if not value.node.expr.free_symbols:
-            return  # a guard has made it a number already
+            return  # an earlier guard has made the size a number already
         if _modes.state.specialize and not has_free_unbacked_symbols(value):
-            int(value)  # a guard
+            int(value)  # makes torch guard on the value
             return
         raise Error(f"{self.operator}: parameter {name} of template {self.name} would be the symbolic size {value}. A parameter is compiled into the "
                     f"kernel and must be a number: keep that dimension static (torch._dynamo.mark_static, a size that weights have, "
@@ -70,20 +76,21 @@ class Registered(NamedTuple):
     overload: Any
     schema: str
     body: Callable[..., Any]
-    real: Callable[..., Any]  # the body with its launches
+    real: Callable[..., Any]  # the body, bound to its launches
     library: Any
 
 
-#: what operators launch
+#: keeps the templates that operators launch alive
 _launched: list[Template] = []
-#: by qualified name; in the extension module, which is never reloaded: an operator stays as long as the process, whoever forgets what
+#: Operators by qualified name. They lie in the extension module, which is never reloaded: an operator stays
+#: as long as the process, even when this module is imported again.
 _operators: dict[str, Registered] = _kiln.__dict__.setdefault("_torch_operators", {})
 _libraries: dict[str, torch.library.Library] = _kiln.__dict__.setdefault("_torch_libraries", {})
 
 
 def operator(name: str, *templates: Template | str, parameters: str = "", mutates: Iterable[str] = (),
              dispatch_key: str = "CUDA") -> Callable[[Callable[..., Any]], Any]:
-    """Makes an operator torch.ops.NAMESPACE.NAME of a body, and returns it.
+    """A decorator that makes the operator torch.ops.NAMESPACE.NAME from a body, and returns the operator.
 
         @kiln.torch.operator("mine::add_bias_gelu", "add_bias_gelu", parameters="T D")
         def add_bias_gelu(launch, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -91,9 +98,13 @@ def operator(name: str, *templates: Template | str, parameters: str = "", mutate
             launch((x.dtype, x.shape[1]), out, x, bias, x.shape[0], x.stride(0), out.stride(0))
             return out
 
-    The body takes one launch for each template, then the operator's arguments, whose annotations are its schema (as torch.library.infer_schema
-    reads them). It allocates what it returns, returns none of its inputs, and writes to those that `mutates` names and no others. For inference:
-    nothing is differentiated. Registered once per process and kept; registering a changed body under the same name and schema replaces it.
+    The body takes one launch for each template, then the operator's arguments. Their annotations are the
+    schema, as torch.library.infer_schema reads them. `parameters` names the values of the launch's tuple. The
+    body allocates what it returns, returns none of its inputs, and writes only to the inputs in `mutates`.
+    Operators are for inference: nothing is differentiated.
+
+    An operator is registered once per process and kept. Registering a changed body under the same name and
+    schema replaces the body. Another schema under the same name raises Error (Code.invalid_argument).
     """
     handles = tuple(t.for_operator(name) if isinstance(t, Template) else Template(t, parameters).for_operator(name) for t in templates)
 
@@ -103,7 +114,7 @@ def operator(name: str, *templates: Template | str, parameters: str = "", mutate
         signature = inspect.signature(body, eval_str=True)
         arguments = list(signature.parameters.values())[len(handles):]
 
-        def shape_of_body() -> None: ...  # what infer_schema reads: the body without its launches
+        def shape_of_body() -> None: ...  # infer_schema reads the body's signature without the launches
 
         shape_of_body.__signature__ = signature.replace(parameters=arguments)  # type: ignore[attr-defined]
         shape_of_body.__annotations__ = {p.name: p.annotation for p in arguments} | {"return": signature.return_annotation}
@@ -122,7 +133,7 @@ def _register(name: str, schema: str, body: Callable[..., Any], real: Any, fake:
         raise Error(f"{name} is registered already, with the schema {known.schema}, not {schema}: an operator's schema cannot change in a process",
                     Code.invalid_argument)
     if known and known.body.__code__ == body.__code__ and known.body.__closure__ == body.__closure__ is None:
-        return known.overload  # a module that is imported again
+        return known.overload  # the body's module was imported again
     library = _libraries.get(namespace)
     if library is None:
         library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
@@ -138,7 +149,10 @@ def _register(name: str, schema: str, body: Callable[..., Any], real: Any, fake:
 
 
 def implement(dispatch_key: str) -> None:
-    """Registers every operator for another dispatch key, too: for tests with a driver whose device memory is the host's."""
+    """Registers every operator for another dispatch key, too.
+
+    Tests use it with a fake driver whose device memory is host memory.
+    """
     for name, known in _operators.items():
         if not torch._C._dispatch_has_kernel_for_dispatch_key(name, dispatch_key):
             known.library.impl(name.partition("::")[2], known.real, dispatch_key)

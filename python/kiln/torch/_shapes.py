@@ -1,4 +1,4 @@
-"""What the bodies of operators share: tensors as rows, and refusals that name what is wrong."""
+"""Helpers of the operators' bodies: tensors as rows, and checks whose errors name the tensor."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,12 @@ def refuse(message: str) -> None:
 
 
 def rows_of(x: Tensor) -> tuple[Tensor, int, int]:
-    """As a matrix of its last dimension, a view where strides let it be one, else a copy; its rows; the elements from one to the next."""
+    """(matrix, rows, stride): x as rows of its last dimension, and the elements from one row to the next.
+
+    The matrix is a view of x where the strides allow one, else a copy.
+    """
     if x.dim() == 2:
-        stride, inner = x.stride()  # one call of torch for both: each takes longer than all of this
+        stride, inner = x.stride()  # one call into torch for both: a call costs more than the rest here
         if inner == 1:
             return x, x.shape[0], stride
     flat = x.reshape(-1, x.shape[-1])
@@ -23,7 +26,7 @@ def rows_of(x: Tensor) -> tuple[Tensor, int, int]:
 
 
 def rows_in_place(x: Tensor, name: str) -> Tensor:
-    """As a matrix whose writes reach `x`."""
+    """x as a matrix of its last dimension: a view, so that writes reach x."""
     flat = x if x.dim() == 2 else x.view(-1, x.shape[-1])
     if flat.stride(1) != 1:
         refuse(f"{name} is written in place: its last dimension must be contiguous, and has stride {flat.stride(1)}")
@@ -31,17 +34,17 @@ def rows_in_place(x: Tensor, name: str) -> Tensor:
 
 
 def like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Contiguous, of x's shape."""
+    """A new contiguous tensor of x's shape."""
     return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
 
 
 def empty(x: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """On x's device."""
+    """A new tensor on x's device."""
     return torch.empty(shape, dtype=dtype, device=x.device)
 
 
 def heads_of(x: Tensor, name: str) -> Tensor:
-    """[tokens, heads, D] with a contiguous last dimension; a copy where it is not."""
+    """x [tokens, heads, D] with a contiguous last dimension: x itself, or a copy."""
     if x.dim() != 3:
         refuse(f"{name} must be [tokens, heads, size of a head], and is {list(x.shape)}")
     return x if x.stride(2) == 1 else x.contiguous()
@@ -60,20 +63,20 @@ def of_type(dtype: torch.dtype, **tensors: Tensor | None) -> None:
 
 
 def of_shape(tensor: Tensor | None, name: str, *shape: int) -> None:
-    """Whatever its strides; a tensor that is not given has any shape."""
+    """Refuses a tensor of another shape. Strides are free, and None is accepted."""
     if tensor is not None and tuple(tensor.shape) != shape:
         refuse(f"{name} is {list(tensor.shape)}, expected {list(shape)}")
 
 
 def dense(tensor: Tensor, name: str, *shape: int) -> None:
-    """of_shape, and its elements behind each other."""
+    """Refuses a tensor of another shape, or one that is not contiguous."""
     of_shape(tensor, name, *shape)
     if not tensor.is_contiguous():
         refuse(f"{name} must be contiguous")
 
 
 def of_dims(tensor: Tensor, name: str, meaning: str) -> None:
-    """`meaning`: "[B, T, H, K]"."""
+    """Refuses a tensor with another number of dimensions than `meaning`, such as "[B, T, H, K]"."""
     if tensor.dim() != meaning.count(",") + 1:
         refuse(f"{name} is {list(tensor.shape)}, expected {meaning}")
 
@@ -85,7 +88,7 @@ def one_scale(scale: Tensor) -> None:
 
 
 def stride_of_scales(heads: int, k_scale: Tensor | None, v_scale: Tensor | None) -> int:
-    """Of fp8 scales: 0 for one of the tensor, 1 for one of each head."""
+    """The stride of fp8 scales: 0 for one scale of the tensor, 1 for one scale of each head."""
     of_type(torch.float32, k_scale=k_scale, v_scale=v_scale)
     sizes = [scale.numel() for scale in (k_scale, v_scale) if scale is not None]
     if all(size == 1 for size in sizes):
