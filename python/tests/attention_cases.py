@@ -1,5 +1,8 @@
-"""Calls of the attention operators: as operator_cases. Every case has the same lengths (QO, KV), which operator_references knows; plans are real
-where something can run."""
+"""Calls of the attention operators, in the form of operator_cases.
+
+Every case has the same lengths (QO, KV), which operator_references knows.
+Plans are real, except for fake tensors, where nothing runs.
+"""
 
 import itertools
 

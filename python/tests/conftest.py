@@ -1,4 +1,6 @@
-"""Fixtures: a store of its own for each session, and the fake CUDA driver of tests/support, whose device memory is the host's."""
+"""Fixtures: a new store for each session, and the fake CUDA driver of tests/support, whose
+device memory is host memory.
+"""
 
 import ctypes
 import os
@@ -32,7 +34,8 @@ class FakeLaunch(ctypes.Structure):
 
 
 class FakeDriver:
-    """The fake driver's control functions, and as much of the driver's own as a test of contexts and streams needs."""
+    """The fake driver's control functions, and the driver functions that tests of contexts and streams need.
+    """
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
@@ -60,7 +63,7 @@ class FakeDriver:
         return self.library.kiln_fake_launches()
 
     def calls(self, name=None):
-        """How often the driver was called; without a name, all of it."""
+        """The number of calls of the driver function `name`, or of all driver functions."""
         return self.library.kiln_fake_calls(name.encode() if name else None)
 
     def launch(self, index=-1):
@@ -83,7 +86,7 @@ def driver():
 
 @pytest.fixture
 def host_memory(driver):
-    """Arrays in host memory are arguments, as the fake driver's device memory is the host's."""
+    """Accepts arrays in host memory as arguments, as the fake driver's device memory is host memory."""
     _kiln.accept_host_memory(True)
     yield
     _kiln.accept_host_memory(False)
@@ -95,7 +98,7 @@ def service():
 
 
 class DeviceArray:
-    """What __cuda_array_interface__ is to a consumer: an address, a shape and perhaps a stream."""
+    """An object that has only __cuda_array_interface__: an address, a shape and perhaps a stream."""
 
     def __init__(self, address=0x1000, stream=None):
         self.__cuda_array_interface__ = {"data": (address, False), "shape": (1,), "typestr": "<f4", "version": 3, "stream": stream}

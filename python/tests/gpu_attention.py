@@ -2,7 +2,8 @@
 
     python -m pytest -q python/tests/gpu_attention.py
 
-Lengths change by plan() between calls; nothing is traced, recorded or compiled for them. gpu_operators has each operator in each way that engines run it.
+plan() changes the lengths between calls; nothing is traced, recorded or compiled for them.
+gpu_operators runs each operator in each way that engines use.
 """
 
 import pytest
@@ -36,7 +37,9 @@ def indptr(lengths):
 
 
 class Requests:
-    """Lengths and pages of requests as an engine keeps them: pages scattered, one table of fixed size for all."""
+    """Lengths and pages of requests as an engine keeps them: scattered pages, and one
+    page table of fixed size.
+    """
 
     def __init__(self, lengths):
         self.lengths = list(lengths)
@@ -68,7 +71,7 @@ class Requests:
 
 
 class Layer(torch.nn.Module):
-    """q, k, v of the hidden state, positions, the new rows into the caches, attention over them, output projection."""
+    """q, k, v of the hidden state, rope, append to the caches, attention over them, output projection."""
 
     def __init__(self, requests):
         super().__init__()
@@ -90,7 +93,7 @@ class Layer(torch.nn.Module):
         return F.linear(o.flatten(1), self.out)
 
     def expected(self, x, requests):
-        """The same in plain torch, from the caches as the layer has left them."""
+        """The layer's result in plain torch, from the caches that the layer has written."""
         import operator_references as plain
 
         q, k, _ = F.linear(x, self.qkv).view(-1, HEADS + 2 * KV_HEADS, SIZE).split([HEADS, KV_HEADS, KV_HEADS], 1)
@@ -101,7 +104,8 @@ class Layer(torch.nn.Module):
 
 @pytest.mark.parametrize("options", [{}, {"mode": "reduce-overhead"}, {"dynamic": True}], ids=["fullgraph", "reduce-overhead", "dynamic"])
 def test_a_compiled_layer_decodes_whatever_the_lengths(options):
-    """30 steps of growing requests of one graph: traced once, with nothing compiled by kiln after the first."""
+    """30 steps of growing requests in one graph: traced once, and kiln compiles nothing after the first step.
+    """
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     requests = Requests([3, 16, 200, 1, 90])
@@ -137,7 +141,7 @@ def test_a_captured_graph_replays_with_other_lengths():
         requests.grow(by)
         requests.plan(attention)
         q.copy_(normal(*q.shape))
-        filler = torch.full((1 << 22,), -1, dtype=torch.int32, device=DEVICE)  # what is not the graph's own would be overwritten
+        filler = torch.full((1 << 22,), -1, dtype=torch.int32, device=DEVICE)  # overwrites free memory
         graph.replay()
         want = [attend(q[i:i + 1], requests.rows(k, i), requests.rows(v, i)) for i in range(4)]
         assert relative(o, torch.cat([w[0] for w in want])) < 4e-3 and relative(lse, torch.cat([w[1] for w in want])) < 1e-4, by
@@ -145,7 +149,7 @@ def test_a_captured_graph_replays_with_other_lengths():
 
 
 def test_fewer_requests_than_the_graph_has_rows():
-    """A padded batch: rows behind the plan's are not written."""
+    """In a padded batch, rows after the plan's last token are not written."""
     attention = PagedDecode(heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, page_size=PAGE, max_requests=8, device=DEVICE)
     requests = Requests([50, 7, 0])
     requests.plan(attention)
@@ -157,7 +161,9 @@ def test_fewer_requests_than_the_graph_has_rows():
 
 
 def test_prompts_of_any_number_of_tokens_are_two_graphs():
-    """dynamic=None: the first batch's sizes, then any. Variable lengths and numbers of requests."""
+    """dynamic=None: the first graph has the first batch's sizes, the second takes any.
+    Lengths and requests vary.
+    """
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
     attention = RaggedPrefill(heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, max_requests=8, max_tokens=1024, device=DEVICE)
@@ -210,7 +216,8 @@ def test_a_plan_inside_of_a_capture_is_refused():
 
 
 def test_parts_of_a_shared_prefix_merge_to_the_whole():
-    """Prefill over the prefix and over the own tokens, merged by attn_merge, beside prefill over both."""
+    """Prefill over the prefix and prefill over the own tokens, merged by attn_merge, equal prefill over both.
+    """
     rows, prefix, own = 40, 300, 40
     q, k, v = normal(rows, HEADS, SIZE), normal(prefix + own, KV_HEADS, SIZE), normal(prefix + own, KV_HEADS, SIZE)
     limits = {"heads": HEADS, "kv_heads": KV_HEADS, "head_size": SIZE, "max_requests": 1, "max_tokens": rows, "device": DEVICE}

@@ -1,11 +1,12 @@
-"""The host's cost of one hot call from Python, beside other libraries, on a GPU:
+"""The host's cost of one hot call from Python, compared with other libraries, on a GPU:
 
     python python/tests/gpu_launch.py             # every row
-    python python/tests/gpu_launch.py kiln Triton # those whose name has one of the words
+    python python/tests/gpu_launch.py kiln Triton # rows whose name has one of the words
 
-Every row launches a kernel that takes three pointers, three integers and a float. Its call is written out in a loop, as in a program: batches of 256
-calls on one stream, the wait between batches not timed, each beside a batch of cuLaunchKernel in a loop in C. The whole table is measured
-REPETITIONS times over, BATCHES batches a row each time. A peer that is not installed, or whose interface is not the expected one, is left out aloud.
+Every row launches a kernel that takes three pointers, three integers and a float. Its call is written out in
+a loop. A batch is 256 calls on one stream; the wait between batches is not timed. A batch of cuLaunchKernel,
+in a loop in C, follows each batch. The table is measured REPETITIONS times, with BATCHES batches a row each
+time. A peer that is not installed, or that has another interface, is left out with a message.
 """
 
 import ctypes
@@ -68,7 +69,7 @@ def c_library(text, load=ctypes.CDLL):
 
 
 def raw_launches():
-    """All of a batch in one call: the driver's own cost."""
+    """A function that launches a whole batch in one call, which costs what the driver costs."""
     loop, kernel = c_library(LOOP).loop, service.open("nothing").get(0)
     values = [ctypes.c_void_p(t.data_ptr()) for t in (out, x, w)]
     values += [ctypes.c_int(ROWS), ctypes.c_longlong(WIDTH), ctypes.c_longlong(WIDTH), ctypes.c_float(1e-6)]
@@ -83,7 +84,9 @@ def raw_launches():
 
 
 def hot(call, /, **names):
-    """batch(count) of calls written out in a loop; what a call names are the loop's locals."""
+    """A function batch(count) that has the call in a loop; the names in the call are
+    local variables of the loop.
+    """
     space = {}
     exec(f"def batch(count, {', '.join(names)}):\n    for _ in range(count):\n        {call}", space)
     return functools.partial(space["batch"], **names)
@@ -115,7 +118,7 @@ def operator_overload():
 
 
 def operator_in_inference():
-    return torch.inference_mode()(operator_overload())  # entered once a batch: engines run so
+    return torch.inference_mode()(operator_overload())  # entered once a batch, as engines do
 
 
 def operator_packet():
@@ -138,7 +141,7 @@ def body_alone():
 
 
 def vllm_way():
-    """direct_register_custom_op: define and impl, one Python function."""
+    """vLLM's direct_register_custom_op: define and impl, one Python function."""
     library = torch.library.Library("kiln_bench", "FRAGMENT")
     library.define("norm(Tensor x, Tensor w, float eps) -> Tensor")
     library.impl("norm", same_body, "CUDA")
@@ -218,7 +221,7 @@ ROWS_OF_TABLE = [
 
 
 def measure(batch, raw):
-    """Microseconds of a call, and of the raw launches between: medians."""
+    """Median microseconds of a call, and of the raw launches between the batches."""
     def once(of):
         start = time.perf_counter_ns()
         of(BATCH)
@@ -254,7 +257,7 @@ def main(words):
         try:
             rows.append((name, make()))
             rows[-1][1](1)
-        except Exception as error:  # a peer's interface
+        except Exception as error:  # a peer with another interface
             print(f"{name:42s} left out: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
             rows = [row for row in rows if row[0] != name]
     table(rows)

@@ -1,4 +1,4 @@
-"""What a plain hot call of gpu_launch.py is made of, on a GPU: every part in a loop in C, beside whole calls.
+"""The parts of a plain hot call of gpu_launch.py, on a GPU: each part in a loop in C, and whole calls.
 
     python python/tests/gpu_launch_parts.py
 """
@@ -49,7 +49,9 @@ def entry(library, name):
 
 
 def kernel_handle(kernel):
-    """kiln_kernel* of a kiln.Kernel: behind its head and its vectorcall (kernel_type.hpp)."""
+    """The kiln_kernel* of a kiln.Kernel, which follows the object's header and its vectorcall
+    (kernel_type.hpp).
+    """
     return ctypes.c_void_p.from_address(id(kernel) + object.__basicsize__ + ctypes.sizeof(ctypes.c_void_p))
 
 
@@ -60,7 +62,7 @@ def pointers(values):
 
 
 def checked(call, *arguments):
-    """Its arguments are kept."""
+    """A function batch(count) that makes the call and checks its result. It keeps the arguments alive."""
     def batch(count):
         assert call(*arguments, count) == 0, call.__name__
 
@@ -80,7 +82,7 @@ def parts():
     addresses = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
     narrow = addresses + [ctypes.c_int(whole.ROWS), ctypes.c_longlong(whole.WIDTH), ctypes.c_longlong(whole.WIDTH), ctypes.c_float(1e-6)]
     wide = addresses + [*map(ctypes.c_longlong, (whole.ROWS, whole.WIDTH, whole.WIDTH)), ctypes.c_double(1e-6)]
-    types = (ArgumentType * 7)(*[(0, 8)] * 3, *[(1, 8)] * 3, (3, 8))  # as Python's numbers come
+    types = (ArgumentType * 7)(*[(0, 8)] * 3, *[(1, 8)] * 3, (3, 8))  # as Python's numbers arrive
     handles = (ctypes.c_void_p * 3)(*[id(t) + object.__basicsize__ for t in tensors])
     rows = [
         ("whole: plain call", whole.plain_nothing()),

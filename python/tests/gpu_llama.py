@@ -1,12 +1,16 @@
-"""A small Llama-like decoder (random weights, 4 layers) that decodes with kiln's operators, beside the same model in plain torch.compile:
+"""A small Llama-like decoder (random weights, 4 layers) with kiln's operators, and the same model in plain
+torch.compile:
 
     python python/tests/gpu_llama.py            # both tables; exits 1 when results differ or something was compiled after the seal
     python python/tests/gpu_llama.py tokens     # first tokens alone
     python python/tests/gpu_llama.py rates      # tokens per second alone
 
-Norms, rope, cache append, activation and attention over the cache are kiln's, matrix products torch's. Both models are compiled with
-mode="reduce-overhead" (CUDA graphs). The process is sealed after the warm-up. First token, eager: cold (empty cache), warm (its kernels on disk) and
-prewarmed (the cold process's record, compiled ahead by a process without a GPU; sealed).
+Norms, rope, cache append, activation and attention over the cache are kiln's; matrix products are torch's.
+Both models are compiled with mode="reduce-overhead" (CUDA graphs). The process is sealed after the warm-up.
+The first token is measured in eager mode in three states of the cache:
+- cold: empty
+- warm: the kernels are on disk
+- prewarmed: a process without a GPU compiled the cold process's record; the process is sealed
 """
 
 import json
@@ -29,12 +33,14 @@ DTYPE = torch.bfloat16
 
 
 class Decoder(torch.nn.Module):
-    """One step for BATCH sequences, each with LENGTH / PAGE pages of its own; caches are buffers, so that graphs may write to them."""
+    """One step for BATCH sequences, each with LENGTH / PAGE pages. Caches are buffers, so that graphs may
+    write to them.
+    """
 
     def __init__(self, kiln_operators):
         super().__init__()
         self.kiln = kiln_operators
-        self.seconds = 0.0  # that making the attention's plan, and so its kernel, has taken
+        self.seconds = 0.0  # spent on making the attention's plan, and with it the attention's kernel
         if kiln_operators:
             start = time.perf_counter()
             self.attention = kiln.torch.PagedDecode(heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, page_size=PAGE, max_requests=BATCH, dtype=DTYPE,
@@ -63,7 +69,7 @@ class Decoder(torch.nn.Module):
                 self.register_buffer(f"{name}{i}", torch.zeros(BATCH * LENGTH // PAGE, PAGE, KV_HEADS, SIZE, device="cuda", dtype=DTYPE))
 
     def add_norm(self, x, residual, weight):
-        """Both take the sum in f32 and store it rounded."""
+        """Both variants take the sum in f32 and store it rounded."""
         if self.kiln:
             return torch.ops.kiln.fused_add_rms_norm(x, residual, weight), residual
         total = x.float() + residual.float()
@@ -76,7 +82,7 @@ class Decoder(torch.nn.Module):
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(DTYPE)
 
     def plan(self, step):
-        """Before each step, on the host."""
+        """Plans the attention on the host, before each step."""
         if self.kiln:
             self.attention.plan(self.begins, kv_len=[step + 1] * BATCH)
 
@@ -149,8 +155,12 @@ def compiled(kiln_operators):
 
 
 def first_token():
-    """Eager, in a fresh process: what kernels cost, without torch.compile's own time. The plain model goes first, so that what torch itself loads
-    at its first need is not in kiln's; making the attention's kernel counts as part of the first."""
+    """The first token in eager mode, in a fresh process: the cost of kernels without
+    torch.compile's own time.
+
+    The plain model runs first, so that kiln's time does not include modules that torch loads at first use.
+    The time for making the attention's kernel counts as part of the first token.
+    """
     times = {}
     for name in ("torch", "kiln"):
         model = Decoder(name == "kiln")
@@ -166,7 +176,7 @@ def first_token():
 
 
 def prewarm(record):
-    """What the record's process asked for, into KILN_CACHE_DIR; needs no GPU."""
+    """Compiles the specialisations of a record into KILN_CACHE_DIR. Needs no GPU."""
     with kiln.Service() as service:
         start = time.perf_counter()
         done = service.prewarm(pathlib.Path(record))
@@ -174,7 +184,8 @@ def prewarm(record):
 
 
 def first_tokens():
-    """Each in a process of its own; whether those that should compile nothing did not."""
+    """Runs each state of the cache in a new process. True when warm and prewarmed processes compiled nothing.
+    """
     def run(*words, **environment):
         out = subprocess.run([sys.executable, os.path.abspath(__file__), *words], env=os.environ | environment, capture_output=True, text=True)
         if out.returncode != 0:
@@ -194,7 +205,10 @@ def first_tokens():
 
 
 def rates():
-    """Both models' tokens per second; whether nothing was compiled or loaded after the seal and both say the same."""
+    """Prints both models' tokens per second.
+
+    True when nothing was compiled or loaded after the seal, and both models give the same result.
+    """
     kiln.torch.use_service(kiln.Service())
     service, good, rows = kiln.torch.service(), True, {}
     for name, operators in (("plain torch", False), ("kiln", True)):

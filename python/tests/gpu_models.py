@@ -1,7 +1,8 @@
-"""Layers of the field as compiled models, on a GPU: python -m pytest -q python/tests/gpu_models.py
+"""Common layers as compiled models, on a GPU: python -m pytest -q python/tests/gpu_models.py
 
-A DeltaNet layer that decodes token by token, and an RWKV7 block's time mixing with and without variable lengths: compiled with fullgraph=True and
-mode="reduce-overhead", beside the same layer in plain torch and double (operator_references).
+One layer is a DeltaNet layer that decodes token by token. The other is an RWKV7 block's time mixing, with and
+without variable lengths. They are compiled with fullgraph=True and mode="reduce-overhead", and compared with
+the same layer in plain torch and double (operator_references).
 """
 
 import pytest
@@ -17,7 +18,7 @@ DEVICE, DTYPE = "cuda", torch.bfloat16
 
 
 class Operators:
-    """torch.ops.kiln with the results of operator_references in the inputs' types."""
+    """torch.ops.kiln, or functions that give the results of operator_references in the inputs' types."""
 
     def __init__(self, kiln_operators):
         self.kiln = kiln_operators
@@ -34,7 +35,10 @@ def weight(*shape):
 
 
 class DeltaNet(torch.nn.Module):
-    """q, k, v and beta of the hidden state, one recurrent step for each token, output projection; the state is an input and an output."""
+    """q, k, v and beta of the hidden state, one recurrent step for each token, output projection.
+
+    The state is an input and an output.
+    """
 
     def __init__(self, hidden=512, heads=4, size=128):
         super().__init__()
@@ -50,7 +54,9 @@ class DeltaNet(torch.nn.Module):
 
 
 class TimeMix(torch.nn.Module):
-    """RWKV7's time mixing: shift and mix, projections, the key's preparation, the recurrence, the output with its group norm and gate."""
+    """RWKV7's time mixing: shift and mix, projections, preparation of keys, recurrence, output with group
+    norm and gate.
+    """
 
     def __init__(self, hidden=256, size=64):
         super().__init__()
@@ -77,7 +83,7 @@ def relative(got, expected):
 
 
 def run(layer, call, steps):
-    """Results of all steps, each with the states of the one before."""
+    """The results of all steps. Each step begins with the states of the previous step."""
     results, states = [], None
     for arguments in steps:
         torch.compiler.cudagraph_mark_step_begin()

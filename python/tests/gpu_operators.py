@@ -1,8 +1,9 @@
-"""Every operator on a GPU, against plain torch and against itself in each way that engines run it:
+"""Every operator on a GPU, compared with plain torch and with itself in each way that engines run it:
 
     python -m pytest -q python/tests/gpu_operators.py
 
-eager, torch.compile(fullgraph=True), mode="reduce-overhead", dynamic=True, torch.export, a captured graph, two streams, two processes; opcheck.
+The ways are eager, torch.compile(fullgraph=True), mode="reduce-overhead", dynamic=True, torch.export, a
+captured graph, two streams and two processes. opcheck runs, too.
 """
 
 import hashlib
@@ -26,12 +27,12 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 CASES = cases() + recurrent_cases.cases() + attention_cases.cases()
 IDS = [f"{name}-{i}" for i, (name, _) in enumerate(CASES)]
 EACH = pytest.mark.parametrize("name, make", CASES, ids=IDS)
-#: relative RMS that rounding to a type explains
+#: largest relative RMS error that rounding to a type explains
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 4e-3, torch.float8_e4m3fn: 4e-2, torch.float8_e5m2: 8e-2}
 
 
 def copied(arguments, named):
-    """Fresh tensors with the same strides, so that an operator that writes meets what the first call met."""
+    """Copies with the same strides, so that an operator that writes finds the first call's inputs again."""
     def copy(value):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value) if torch.is_tensor(value) else value
 
@@ -39,7 +40,7 @@ def copied(arguments, named):
 
 
 def outcome(call, arguments, named):
-    """Everything that a call gives: results, then the arguments, which it may have written to."""
+    """The results of a call, then its arguments, which the call may have written to."""
     arguments, named = copied(arguments, named)
     results = call(*arguments, **named)
     results = results if isinstance(results, tuple) else () if results is None else (results,)
@@ -75,7 +76,8 @@ def assert_close(got, expected, name):
         assert torch.equal(got, expected), name
         return
     error = (got.double() - expected.double()).square().mean().sqrt() / expected.double().square().mean().sqrt().clamp(min=1e-30)
-    tolerance = 1e-4 if name.startswith("attn_") and got.dtype == torch.float32 else TOLERANCE[got.dtype]  # logarithms of sums of bf16's products
+    # Attention's f32 results are logarithms of sums of bf16 products.
+    tolerance = 1e-4 if name.startswith("attn_") and got.dtype == torch.float32 else TOLERANCE[got.dtype]
     assert error <= tolerance, f"{name}: relative RMS {error:.2e}"
 
 
@@ -115,7 +117,7 @@ def test_compiled(name, make):
 
 @EACH
 def test_dynamic(name, make):
-    """Every size symbolic; parameters are guards on values. Rows alone: test_rows_change_without_recompiling."""
+    """Every size is symbolic, and parameters become guards on values."""
     arguments, named = made(make)
     torch._dynamo.reset()
     kiln.torch.specialize(True)
@@ -154,7 +156,7 @@ def test_captured_and_replayed(name, make):
         for to, value in zip(static, arguments):
             if torch.is_tensor(to):
                 to.copy_(value)
-        filler = torch.full((1 << 20,), -1, dtype=torch.int32, device="cuda")  # what is not the graph's own would be overwritten
+        filler = torch.full((1 << 20,), -1, dtype=torch.int32, device="cuda")  # overwrites free memory
         graph.replay()
         assert_same([*results, *(s for s in static if torch.is_tensor(s))], expected)
         del filler
@@ -181,7 +183,7 @@ def test_opcheck(name, make):
     arguments, named = made(make)
     tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
     if any(torch.is_tensor(a) and a.dtype == torch.float8_e4m3fn for a in arguments):
-        tests.remove("test_schema")  # it computes with its arguments
+        tests.remove("test_schema")  # the test does arithmetic on its arguments
     kiln.torch.specialize(True)
     try:
         torch.library.opcheck(getattr(torch.ops.kiln, name).default, tuple(arguments), named, test_utils=tests)
@@ -191,7 +193,7 @@ def test_opcheck(name, make):
 
 @EACH
 def test_recompiles_for_other_numbers_of_rows(name, make):
-    """One, after the first, whatever the rows."""
+    """There is one recompile after the first graph, for any number of rows."""
     calls = [with_rows(name, *made(make), times) for times in (1, 2, 3, 5)]
     if calls[0] is None:
         pytest.skip("its rows are those of a plan or of cu_seqlens: gpu_attention, gpu_models")
@@ -214,7 +216,7 @@ def test_rows_change_without_recompiling():
         assert compiled(x).shape == (rows, 2048)
         if rows == 16:
             compiles = kiln.torch.service().stats()["compiles"]
-    assert counter.frame_count == 2  # static, then with any number of rows
+    assert counter.frame_count == 2  # a static graph, then a graph for any number of rows
     assert kiln.torch.service().stats()["compiles"] == compiles
 
 
@@ -250,7 +252,7 @@ def test_cupy_arrays_and_its_current_stream():
     cupy = pytest.importorskip("cupy")
     kernel = kiln.torch.service().open("rms_norm").get("f32", 64)
     x, w, out = cupy.ones((4, 64), cupy.float32), cupy.full(64, 2, cupy.float32), cupy.zeros((4, 64), cupy.float32)
-    cupy.cuda.get_current_stream().synchronize()  # they were made there
+    cupy.cuda.get_current_stream().synchronize()  # the arrays were made on this stream
     with cupy.cuda.Stream(non_blocking=True) as stream:
         kernel(out, x, w, 4, 64, 64, 1e-6)
         stream.synchronize()
@@ -281,7 +283,9 @@ def digest():
 
 
 def test_two_processes(tmp_path):
-    """At once and cold, then once more from disk: the same bits, every kernel compiled once."""
+    """Two processes at once with an empty cache, then one from disk: the same bits, and each kernel is
+    compiled once.
+    """
     environment = os.environ | {"KILN_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     program = "import gpu_operators as g, kiln.torch as k; print(g.digest(), k.service().stats()['compiles'])"
 

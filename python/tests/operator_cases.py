@@ -1,4 +1,7 @@
-"""Calls of every shipped operator, each with arguments made by `make` on any device: for tests with fake tensors, the fake driver and a GPU."""
+"""Calls of every shipped operator, for tests with fake tensors, the fake driver and a GPU.
+
+Each case is (name, make); make(device) makes the arguments on any device.
+"""
 
 import torch
 
@@ -6,7 +9,7 @@ F32, BF16, I32, I64, E4M3 = torch.float32, torch.bfloat16, torch.int32, torch.in
 
 
 def tensor(device, *shape, dtype=BF16, high=None):
-    """Normal numbers, or integers from 0 to `high`."""
+    """A tensor of normal numbers, or of integers from 0 up to but not including `high`."""
     if high is not None:
         return torch.randint(0, high, shape, dtype=dtype, device=device)
     return torch.randn(shape, dtype=F32, device=device).to(dtype)
@@ -17,7 +20,9 @@ def _cache(d, dtype=BF16):
 
 
 def cases():
-    """(name, make(device) -> (arguments, named)) for every operator, some of them several times."""
+    """Pairs (name, make) with make(device) -> (arguments, named), for every operator.
+    Some have several cases.
+    """
     t, scale = tensor, lambda d: torch.full((1,), 0.02, device=d)
     return [
         ("rms_norm", lambda d: ((t(d, 6, 128), t(d, 128), 1e-6), {})),
@@ -51,7 +56,10 @@ def cases():
 
 
 def with_rows(name, arguments, named, times):
-    """A call's arguments with so many times the rows, where its rows are a size of their own: not of pages, plans or cu_seqlens; else None."""
+    """The arguments of a call with `times` times the rows.
+
+    None when the rows are not an independent size, but follow from pages, a plan or cu_seqlens.
+    """
     by_position = name == "rwkv7_shift_mix" and len(arguments) > 3
     if by_position or "cu_seqlens" in named or name in ("attn_decode_paged", "attn_prefill"):
         return None

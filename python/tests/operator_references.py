@@ -1,4 +1,7 @@
-"""What each operator should give, in plain torch and double: (results, what was written to by the names of arguments)."""
+"""The expected result of each operator, in plain torch and double.
+
+Each function returns (results, a dictionary of the written tensors by argument).
+"""
 
 import math
 
@@ -107,7 +110,7 @@ def append_paged_kv_by_table(k_cache, v_cache, k, v, kv_indices, kv_indptr, batc
 
 
 def amax(x, parts=128):
-    return None, {}  # which rows are in which part is the kernel's affair: the test compares the largest of all
+    return None, {}  # the kernel may split rows into parts as it likes: the test compares the largest of all
 
 
 def fp8_quant(x, scale):
@@ -247,8 +250,11 @@ def attn_merge(v, s):
 
 
 def attend(q, k, v, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, slopes=None, seen=None):
-    """(o, lse to base 2) of one request: q [qo_len, heads, D], k and v [kv_len, kv_heads, ...]; q's last token stands at k's last. Slopes count from
-    the first tokens of both."""
+    """(o, lse to base 2) of one request: q [qo_len, heads, D], k and v [kv_len, kv_heads, ...].
+
+    The last token of q has the place of the last token of k. ALiBi slopes count from the
+    first tokens of q and of k.
+    """
     q, k, v = (x.double() for x in (q, k, v))
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)

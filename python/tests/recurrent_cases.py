@@ -1,4 +1,4 @@
-"""Calls of the recurrent operators: as operator_cases."""
+"""Calls of the recurrent operators, in the form of operator_cases."""
 
 import torch
 from operator_cases import I64, tensor as t

@@ -1,4 +1,6 @@
-"""One file of tests for ctest: 77 (skipped) when what it needs is not installed, with one line that says what."""
+"""Runs one file of tests for ctest. Exits with 77 (skipped) and says why when a needed
+package is not installed.
+"""
 
 import importlib.util
 import pathlib

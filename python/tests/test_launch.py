@@ -1,4 +1,6 @@
-"""Launches on the fake driver: what reaches the kernel, on which stream, and what is refused before."""
+"""Launches on the fake driver: the arguments and the stream that reach the kernel,
+and calls that are refused.
+"""
 
 import ctypes
 import gc
@@ -124,7 +126,7 @@ def test_a_given_stream_is_taken(kernel, driver):
     for given in (stream, Torch(), CuPy(), Core()):
         kernel(*arrays, 1, 64, 64, 1e-6, stream=given)
         assert driver.launch()[0].stream == stream
-    kernel(*arrays, 1, 64, 64, 1e-6, **{"".join(("str", "eam")): stream})  # a name of its own, which is not the interned one
+    kernel(*arrays, 1, 64, 64, 1e-6, **{"".join(("str", "eam")): stream})  # a "stream" that is not interned
     assert driver.launch()[0].stream == stream
     kernel(*arrays, 1, 64, 64, 1e-6, stream=None)
     assert driver.launch()[0].stream is None
@@ -207,7 +209,7 @@ print("done")
 
 
 def test_more_types_than_are_remembered_have_their_librarys_stream(driver):
-    """In a process of its own: types are remembered for good."""
+    """Runs in a new process, as a process never forgets a type."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((os.path.dirname(__file__), *sys.path))}
     out = subprocess.run([sys.executable, "-c", MANY_TYPES], env=environment, capture_output=True, text=True)
     assert out.stdout == "done\n", out.stderr

@@ -1,4 +1,4 @@
-"""Attention with plans: what a plan writes and where, how modules trace, and what they refuse."""
+"""Attention with plans: the words that a plan writes, how modules trace, and which calls they refuse."""
 
 import gc
 
@@ -33,7 +33,7 @@ def caches(pages=12):
 
 
 def argument(driver, template, name):
-    """What the last launch gave for an argument of the manifest, as a number."""
+    """The value of the manifest's argument `name` in the last launch, as a number."""
     from test_torch_operators import TEMPLATES
     import tomllib
 
@@ -56,7 +56,7 @@ def test_a_call_launches_with_the_plan_and_a_workspace_of_its_own(launching, dri
 
 
 def written(plan):
-    """Its words, but for the first items of workers that have none: those are what the buffer had (attention_plan.cuh)."""
+    """The words of a plan. The first items of workers without items are None: a plan does not write them."""
     words = list(memoryview(plan).cast("i"))
     workers = words[1]
     first = 16 + 2 * ((workers + 4) // 4 * 4)
@@ -90,7 +90,7 @@ def test_lengths_may_be_lists_arrays_or_tensors_on_the_host(launching):
 
 
 def test_a_model_of_layers_is_one_graph_and_keeps_the_plan_where_it_is(launching, driver):
-    """Every layer runs with the one plan; no copy of it is made for any of them, and other lengths trace nothing."""
+    """Every layer runs with one plan, which is never copied. Other lengths trace nothing."""
     from torch._inductor.utils import run_and_get_code
 
     class Model(torch.nn.Module):
@@ -120,7 +120,7 @@ def test_a_model_of_layers_is_one_graph_and_keeps_the_plan_where_it_is(launching
 
 
 def test_sizes_that_change_are_symbolic_and_the_others_numbers(launching):
-    """Without specialize(): the module says what its heads are."""
+    """specialize() is not needed: the module knows the number of its heads."""
     torch._dynamo.reset()
     attention, prompts, counter = decode(), prefill(), torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
     k, v, pages = caches()
@@ -250,7 +250,7 @@ def test_calls_refuse_what_shapes_do_not_say(launching, driver):
 
 
 def test_lengths_on_a_device_are_refused(launching):
-    """Reading them would make the host wait."""
+    """Reading lengths from a device would make the host wait."""
     attention = decode()
     with FakeTensorMode():
         lengths_there = torch.zeros(3, dtype=torch.int32, device="cuda")

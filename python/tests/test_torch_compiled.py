@@ -1,4 +1,4 @@
-"""Operators in compiled and exported models, where the fake driver's kernels compute on the host."""
+"""Operators in compiled and exported models. The fake driver's kernels compute on the host."""
 
 import ctypes
 
@@ -48,7 +48,7 @@ def plain_norm(x, w, eps=1e-6):
 
 
 class Layer(torch.nn.Module):
-    """A residual stream: what an operator that mutates does in a compiled model."""
+    """A residual stream, with an operator that mutates its input."""
 
     def __init__(self):
         super().__init__()
@@ -79,7 +79,7 @@ def test_a_compiled_model_gives_what_plain_torch_gives(options, computing):
         torch.testing.assert_close(got, expected[0])
         torch.testing.assert_close(after, expected[1])
         torch.testing.assert_close(residual, expected[1])  # the mutation reached the caller's tensor
-    assert counter.frame_count == (1 if options else 2)  # static: once more when the rows were seen to change
+    assert counter.frame_count == (1 if options else 2)  # static sizes: traced twice
 
 
 def test_inductor_keeps_the_mutation_and_the_order(computing):

@@ -1,4 +1,4 @@
-"""What operators do about a kernel that is not there."""
+"""How each mode of an operator treats a kernel that is not there."""
 
 import os
 import subprocess
@@ -67,5 +67,5 @@ def test_the_environment_sets_modes_of_single_operators():
         return subprocess.run([sys.executable, "-c", program], env=environment | {"KILN_TORCH_MODES": value}, capture_output=True, text=True)
 
     good = run("rms_norm=sealed, mine::x=jit")
-    assert good.stdout == "sealed jit None\n" and "KILN_TORCH_MODES" not in good.stderr  # the library knows that it is not its own
+    assert good.stdout == "sealed jit None\n" and "KILN_TORCH_MODES" not in good.stderr  # no warning
     assert "expected OPERATOR=MODE" in run("rms_norm").stderr

@@ -1,4 +1,6 @@
-"""Each operator of kiln.torch without a GPU: what tracing says is what a call gives, one launch for each, opcheck."""
+"""Each operator of kiln.torch without a GPU: tracing and calls give the same shapes,
+one launch a call, opcheck.
+"""
 
 import os
 import pathlib
@@ -52,8 +54,10 @@ def test_tracing_gives_the_shapes_of_a_call_and_touches_neither_driver_nor_cache
 
 
 def written_by(name, driver):
-    """Addresses that the last launch, one of this operator, may write to, as its template's manifest has it; but for a workspace, which is the
-    call's own."""
+    """The addresses that the last launch, one of this operator, may write to, by its template's manifest.
+
+    A workspace is left out, as the call itself allocates it.
+    """
     tomllib = pytest.importorskip("tomllib")
     template = next(t.name for t in _registry._launched if t.operator == f"kiln::{name}")
     manifest = tomllib.loads(next(TEMPLATES.glob(f"*/{template}.toml")).read_text())
@@ -79,9 +83,9 @@ def test_opcheck(name, make, launching, monkeypatch):
     arguments, named = make("cpu")
     tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
     if any(torch.is_tensor(a) and a.dtype == torch.float8_e4m3fn for a in arguments):
-        tests.remove("test_schema")  # it computes with its arguments, and torch has no fp8 arithmetic on the CPU
-    kiln.torch.specialize(True)  # its dynamic check makes every size symbolic
-    # What a kernel would write is zero: the fake driver writes nothing, and results are compared.
+        tests.remove("test_schema")  # does arithmetic on its arguments, and torch has none for fp8 on the CPU
+    kiln.torch.specialize(True)  # opcheck's dynamic check makes every size symbolic
+    # New tensors are zeroed: the fake driver's kernels write nothing, and opcheck compares results.
     for owner, attribute in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
         def zeroed(*a, _make=getattr(owner, attribute), **k):
             out = _make(*a, **k)
@@ -99,7 +103,7 @@ def test_opcheck(name, make, launching, monkeypatch):
     ("delta_recurrent", 3, 1, None, "decode"), ("delta_recurrent", 1, 12, None, "any"), ("delta_recurrent", 1, 3, [0, 1, 2, 3], "decode"),
     ("delta_recurrent", 1, 3, [0, 2, 3], "any")])
 def test_a_decode_step_gets_the_kernel_that_suits_it(name, batch, tokens, ends, suits, launching, monkeypatch):
-    """Eager and compiled, also where the batch's size is symbolic."""
+    """Holds for eager and compiled calls, also when the batch's size is symbolic."""
     asked, make = [], _modes.kernel
     monkeypatch.setattr(_modes, "kernel", lambda *a: asked.append(a[3]) or make(*a))
     x = torch.randn(batch, tokens, 2, 16).bfloat16()
@@ -109,7 +113,7 @@ def test_a_decode_step_gets_the_kernel_that_suits_it(name, batch, tokens, ends, 
     operator(*arguments, **named)
     assert asked.pop().get("FOR", "any") == suits and not asked
     torch._dynamo.reset()
-    kiln.torch.use_service(launching)  # forgets its kernels
+    kiln.torch.use_service(launching)  # makes operators forget their kernels
     torch.compile(lambda *a: operator(*a, **named), backend="aot_eager", fullgraph=True)(*arguments)
     torch._dynamo.mark_dynamic(x, 1 if batch == 1 else 0)
     torch.compile(lambda *a: operator(*a, **named), backend="aot_eager", fullgraph=True)(*arguments)
@@ -117,7 +121,7 @@ def test_a_decode_step_gets_the_kernel_that_suits_it(name, batch, tokens, ends, 
 
 
 def test_tracing_makes_no_service():
-    """In a process of its own: nobody else's service is there to be looked at."""
+    """Runs in a new process, where no other test has made a service."""
     program = """
 import torch, kiln.torch
 from kiln.torch import _modes

@@ -1,4 +1,6 @@
-"""Each breakage of the field that must be impossible, and how operators are registered."""
+"""Failures that other libraries' operators are known for must be impossible here; and how
+operators are registered.
+"""
 
 import gc
 import importlib
@@ -52,7 +54,7 @@ def test_a_size_without_a_value_is_an_error_in_a_parameter_and_none_in_an_argume
         def columns(x, flags):
             return torch.ops.kiln.softmax(x[:, torch.nonzero(flags)[:, 0]].contiguous())
 
-        for choice in (False, True):  # no guard can be made on what has no value
+        for choice in (False, True):  # torch cannot guard on a size without a value
             kiln.torch.specialize(choice)
             torch._dynamo.reset()
             with pytest.raises(Exception, match="parameter H of template softmax would be the symbolic size"):
@@ -123,7 +125,7 @@ def test_the_same_kernel_is_looked_up_and_not_asked_for_again(launching, monkeyp
 
 
 def test_importing_is_light():
-    """Registration is so quick that nobody needs to turn it off: none of what torch.compile needs is imported with it."""
+    """Registration imports nothing of torch.compile, and is quick enough to need no switch."""
     program = """
 import sys, time, torch
 before, start = set(sys.modules), time.perf_counter()

@@ -1,4 +1,4 @@
-"""Tensors that operators refuse, by the argument's name and before anything is launched."""
+"""Operators refuse wrong tensors before a launch, with an error that names the argument."""
 
 import re
 
@@ -34,7 +34,7 @@ def test_wrong_tensors_are_refused_before_anything_is_launched(launching, driver
     assert driver.launches() == before
 
 
-#: good shapes of every tensor of the recurrent operators, and for each the wrong ones
+#: good shapes of every tensor of the recurrent operators, and wrong shapes for each tensor
 _KEYS, _HEADS = [2, 12, 4, 64], [4, 64]
 RECURRENT = [
     ("rwkv7_shift_mix", {"x": [2, 12, 256], "mu": [6, 256], "cache": [2, 256]},
@@ -54,7 +54,7 @@ RECURRENT = [
       "initial_state": [[2, 4, 64, 32], [2, 8, 32, 64], [1, 8, 64, 32]]}),
     ("attn_merge", {"v": [6, 3, 4, 64], "s": [6, 3, 4]}, {"v": [[6, 4, 64]], "s": [[6, 4], [6, 3, 5], [5, 3, 4]]}),
 ]
-STATES = ("initial_state", "s")  # f32; g and w may be, too
+STATES = ("initial_state", "s")  # must be f32; g and w may be f32
 
 
 def recurrent_arguments(shapes):
@@ -65,7 +65,7 @@ def recurrent_arguments(shapes):
 @pytest.mark.parametrize("name, good, argument, shape", [
     (name, good, argument, shape) for name, good, wrong in RECURRENT for argument, shapes in wrong.items() for shape in shapes])
 def test_a_wrong_shape_is_refused_by_the_arguments_name(name, good, argument, shape, launching, driver):
-    """As a call and while tracing."""
+    """Holds for a call and while tracing."""
     before = driver.launches()
     operator, text = getattr(torch.ops.kiln, name), re.escape(f"{argument} is {shape}, expected [")
     with pytest.raises(kiln.Error, match=text):
@@ -108,7 +108,9 @@ def test_recurrent_operators_refuse_what_shapes_do_not_say(launching, driver):
 
 
 def test_tensors_are_addresses_whatever_they_are(launching, driver):
-    """Views, parameters, subclasses, tensors that want a gradient; and what has no address is refused."""
+    """Views, parameters, subclasses and tensors that require a gradient are addresses. Tensors
+    without one are refused.
+    """
     kernel = launching.open("rms_norm").get("f32", 64)
 
     class Mine(torch.Tensor):

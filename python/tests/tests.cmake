@@ -1,5 +1,5 @@
-# Runs the package's tests with pytest. When the extension, pytest or torch is missing, the tests are skipped
-# (77) and name it.
+# The package's tests run by pytest. A test is skipped (77) when the extension, pytest or torch is missing,
+# and says which.
 find_program(KILN_PYTHON_EXECUTABLE NAMES python3 DOC "Python for the package kiln and its tests: with nanobind and pytest, and torch for kiln.torch's")
 if(NOT KILN_PYTHON_EXECUTABLE)
   message(STATUS "Python package: no tests, no python3 was found (KILN_PYTHON_EXECUTABLE)")
@@ -8,7 +8,7 @@ endif()
 foreach(part package launch torch_operators torch_shapes torch_compiled torch_registry torch_modes torch_attention readme)
   add_test(NAME python_${part} COMMAND ${KILN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
   set(environment PYTHONPATH=${PROJECT_BINARY_DIR}/python PYTHONDONTWRITEBYTECODE=1)
-  if(part MATCHES "torch_(operators|attention)")  # both compile every shipped template
+  if(part MATCHES "torch_(operators|attention)")  # both compile every shipped template: they share a store
     list(APPEND environment KILN_TEST_CACHE_DIR=${PROJECT_BINARY_DIR}/python/test-cache)
   endif()
   if(TARGET kiln_fake_cuda)

@@ -1,4 +1,4 @@
-"""What tests of kiln.torch without a GPU share: operators on arrays in host memory, launched on the fake driver."""
+"""Helpers of the tests of kiln.torch without a GPU: operators on host memory, launched on the fake driver."""
 
 import kiln
 import kiln.torch
@@ -14,7 +14,7 @@ def on_host_memory():
 
 @pytest.fixture
 def launching(driver, host_memory):
-    """Operators launch on the fake driver."""
+    """A service through which operators launch on the fake driver."""
     with kiln.Service() as service:
         kiln.torch.use_service(service)
         yield service
