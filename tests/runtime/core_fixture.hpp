@@ -1,5 +1,5 @@
-// What the tests of the runtime's core share: small templates from memory, compiles and loads that wait until
-// they are let go, events written down.
+// The vocabulary of the tests of the runtime's core: small templates from memory, compiles and loads that a
+// test holds back, recorded events.
 #pragma once
 
 #include <sys/stat.h>
@@ -18,14 +18,14 @@
 
 namespace kiln::testing {
 
-/// Longer than anything here takes on any machine.
+/// A limit that only a hang reaches.
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(100)); }
 template <class Condition>
 [[nodiscard]] bool comes_true(Condition&& condition) {
   return base::poll_until(soon(), std::forward<Condition>(condition));
 }
 
-/// Threads of this process that carry `name`.
+/// The number of threads of this process with this name.
 inline int threads_named(const std::string& name) {
   int count = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -36,7 +36,7 @@ inline int threads_named(const std::string& name) {
   return count;
 }
 
-/// What a service told, in order. Give `listener()` to Options::on_event; outlives the service.
+/// Records a service's events in order. Give listener() to Options::on_event. Must outlive the service.
 class Told {
  public:
   struct One {
@@ -69,12 +69,12 @@ class Told {
   std::vector<One> all_;
 };
 
-/// Over the gated driver (support/gated_driver).
+/// Tests over the gated driver, whose loads wait while a gate is shut (support/gated_driver).
 class Core : public FakeRuntime {
  protected:
   ~Core() override {
     kiln_gate_shut(0);
-    // Flight files and boards, which kiln itself never unlinks.
+    // Removes flight files and boards, which kiln itself never unlinks.
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(tree_.path(), ignored)) {
       const std::string base = "/dev/shm/" + flight_name(entry.path());
@@ -83,7 +83,8 @@ class Core : public FakeRuntime {
     }
   }
 
-  /// How the flight file and board of a store are called; another name when there is no store.
+  /// The name that the flight file and board of a store share. Without a store it is
+  /// a name that matches none.
   static std::string flight_name(const std::string& cache_dir) {
     struct stat st {};
     ::stat((cache_dir + "/v1").c_str(), &st);
@@ -91,7 +92,7 @@ class Core : public FakeRuntime {
            std::to_string(st.st_ino);
   }
 
-  /// f<N>(float* out, int n); `more` goes into [template], `body` into the kernel.
+  /// Adds a template f<N>(float* out, int n). `more` goes into [template], `body` into the kernel.
   static void small(Service& service, const std::string& name, const std::string& more = "",
                     const std::string& body = "out[n] = N;") {
     service.add_template("format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name +
@@ -106,7 +107,7 @@ class Core : public FakeRuntime {
     small(service, name, "", "this_is_not_declared(N);");
   }
 
-  /// Compiles of services with these options wait until let_compile().
+  /// Options whose compiles wait until let_compile().
   Options held() const {
     Options o = options();
     o.worker = tree_.write("worker.sh", "#!/bin/sh\nwhile [ ! -e " + tree_.at("go") +

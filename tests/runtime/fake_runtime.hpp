@@ -1,5 +1,5 @@
-// Services of the shared library over the fake driver. Tests speak kiln's public API; the driver's own table
-// is only for what an engine does itself: contexts, streams, captures.
+// Services of the shared library over the fake driver. Tests use kiln's public API.
+// They use the driver's table only for work that an engine does itself: contexts, streams, captures.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace kiln::testing {
 
-/// Runs `body`, which must throw Error(code) with all of `parts` in its text; returns the text.
+/// Runs `body`, which must throw Error(code) with all of `parts` in its text. Returns the text.
 template <class Body>
 std::string expect_error(Errc code, const std::vector<std::string>& parts, Body&& body) {
   try {
@@ -33,7 +33,7 @@ std::string expect_error(Errc code, const std::vector<std::string>& parts, Body&
   }
 }
 
-/// The values of one argument of a recorded launch.
+/// The value of one argument of a recorded launch.
 template <class T>
 T argument(const kiln_fake_launch& launch, unsigned index) {
   T out{};
@@ -48,7 +48,7 @@ T argument(const kiln_fake_launch& launch, unsigned index) {
 
 class FakeRuntime : public ::testing::Test {
  protected:
-  /// Devices of the fake driver, all of compute capability 9.0 unless KILN_FAKE_ARCH says otherwise.
+  /// Devices of the fake driver. Their compute capability is 9.0 unless KILN_FAKE_ARCH says otherwise.
   static constexpr int kDevices = 2;
 
   void SetUp() override {
@@ -73,15 +73,15 @@ class FakeRuntime : public ::testing::Test {
     return out;
   }
 
-  /// Shipped templates, a cache of its own, nothing of the developer's environment.
+  /// Shipped templates, a new cache, and nothing from the developer's environment.
   Options options() const {
     Options o = Options::hermetic();
     o.cache_dir = tree_.at("cache");
     if (const char* home = std::getenv("KILN_CUDA_HOME")) o.cuda_home = home;
     return o;
   }
-  /// A template from memory: `arguments` and what follows in TOML, `body` a __global__ of name `f`, with one
-  /// parameter N = 1.
+  /// Adds a template from memory with one parameter N = 1. `toml` has [[arg]] and later tables; `source` has
+  /// a __global__ function `f`.
   static void add(Service& service, const std::string& name, const std::string& toml,
                   const std::string& source) {
     service.add_template("format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name +
@@ -90,15 +90,15 @@ class FakeRuntime : public ::testing::Test {
                          source);
   }
 
-  /// Driver calls made while `body` runs.
+  /// The number of driver calls of all threads while `body` runs.
   template <class Body>
   static unsigned long driver_calls(Body&& body) {
     const unsigned long before = kiln_fake_calls(nullptr);
     body();
     return kiln_fake_calls(nullptr) - before;
   }
-  /// Those that `body` makes in this thread. A thread of kiln's that has just made a kernel may still be
-  /// restoring its context.
+  /// The number of driver calls that `body` makes in this thread. A kiln thread that has just made a kernel
+  /// may still be restoring its context.
   template <class Body>
   static unsigned long driver_calls_here(Body&& body) {
     const unsigned long before = kiln_fake_calls_here();
@@ -111,7 +111,7 @@ class FakeRuntime : public ::testing::Test {
     if (kiln_fake_launches() > 0) kiln_fake_launch_at(kiln_fake_launches() - 1, &out);
     return out;
   }
-  /// Device memory is only looked at by address here.
+  /// A pointer that is never followed: these tests only compare addresses.
   template <class T = void>
   static T* device_pointer(std::uintptr_t address = 0x10000) {
     return reinterpret_cast<T*>(address);
@@ -121,7 +121,7 @@ class FakeRuntime : public ::testing::Test {
   toolchain::CUcontext contexts_[kDevices] = {};
 };
 
-/// rms_norm's arguments up to eps, for H = 4096.
+/// The arguments of rms_norm up to eps, for H = 4096.
 struct RmsNormCall {
   void* out = reinterpret_cast<void*>(0x100000);
   const void* x = reinterpret_cast<const void*>(0x200000);

@@ -1,4 +1,4 @@
-// More copies of the library in one process, as when two wheels bring one each.
+// Several copies of the library in one process, as when two wheels each bring a copy.
 #pragma once
 
 #include <dlfcn.h>

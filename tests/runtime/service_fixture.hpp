@@ -1,4 +1,4 @@
-// Services on temporary directories, hermetic: nothing of the developer's environment reaches a test.
+// Hermetic services in temporary directories: nothing from the developer's environment reaches a test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class ServiceTest : public ::testing::Test {
     if (const char* home = std::getenv("KILN_CUDA_HOME")) o.cuda_home = home;
     return o;
   }
-  /// Options of a machine without any compiler or headers.
+  /// Options of a machine without a compiler and without headers.
   Options slim_options() const {
     Options o = options();
     std::filesystem::create_directories(tree_.at("empty"));

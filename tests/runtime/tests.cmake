@@ -11,21 +11,21 @@ foreach(executable runtime_tests reference_gpu_test)
   add_dependencies(${executable} kiln-worker)
 endforeach()
 
-if(KILN_STATIC)  # the other tests need the shared library
+if(KILN_STATIC)  # all other tests need the shared library
   kiln_leave_out(runtime/*/*_test.cpp)
   return()
 endif()
 
-# Tests of the shared library, linked as users link it, with the fake driver. kiln_toolchain provides the
-# driver's table.
+# The shared library over the fake driver, linked as users link it. kiln_toolchain has the
+# driver's table for the tests.
 set(uses kiln kiln_fake_cuda kiln_toolchain kiln_cache kiln_compile kiln_source)
 set(of_fake_driver load capture concurrent load_fault remote_load)
 list(TRANSFORM of_fake_driver REPLACE ".+" "runtime/kernels/\\0_test.cpp")
-kiln_tests(runtime_sm80_test SOURCES runtime/launch/geometry_sm80_test.cpp USES ${uses} LABEL process)  # a device of its own
-kiln_tests(runtime_ready_test SOURCES runtime/kernels/ready_test.cpp USES ${uses} LABEL process)        # counts what operator new is asked for
+kiln_tests(runtime_sm80_test SOURCES runtime/launch/geometry_sm80_test.cpp USES ${uses} LABEL process)  # has another device
+kiln_tests(runtime_ready_test SOURCES runtime/kernels/ready_test.cpp USES ${uses} LABEL process)        # counts allocations
 kiln_tests(runtime_fake_tests SOURCES ${of_fake_driver} runtime/launch/*_test.cpp runtime/state/sealed_test.cpp USES ${uses} LABEL process)
 
-# Tests that run on both the fake driver and the real one.
+# These tests run on the fake driver and on the real driver.
 kiln_tests(runtime_driver_test SOURCES runtime/service/driver_test.cpp USES kiln kiln_toolchain LABEL gpu)
 kiln_test_again(runtime_driver_test PREFIX Fake. LABEL process TIMEOUT 300 ENVIRONMENT KILN_TEST_FAKE=1)
 kiln_tests(runtime_gpu_test SOURCES runtime/service/runtime_gpu_test.cpp USES kiln kiln_toolchain LABEL gpu)
@@ -34,7 +34,7 @@ foreach(executable runtime_sm80_test runtime_ready_test runtime_fake_tests runti
   add_dependencies(${executable} kiln-worker kiln_fake_cuda)
 endforeach()
 
-# Tests of the shared library with a driver that waits at gates.
+# The shared library over the gated driver, whose loads wait while a gate is shut.
 add_library(kiln_gated_cuda SHARED support/gated_driver/gated_driver.cpp)
 target_include_directories(kiln_gated_cuda PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(kiln_gated_cuda PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>")

@@ -1,5 +1,5 @@
-/* The C ABI from C11: what a binding sees. A test named on the command line runs on the fake driver; exit
- * status 0 is success, 77 skipped. */
+/* The C ABI from C11, as a binding sees it. The command line names a test, which runs on the fake driver.
+ * Exit status: 0 is success, 77 is skipped. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "kiln/kiln.h"
 
-/* The driver's entry points that this program calls itself, as an engine in C would have them. */
+/* Driver functions that this program calls itself, as an engine in C would. */
 int cuGetProcAddress_v2(const char* symbol, void** function, int version, unsigned long long flags,
                         int* status);
 void kiln_fake_reset(void);
@@ -152,10 +152,10 @@ static void struct_sizes_are_respected(const char* cache) {
   EXPECT(kiln_service_stats(service, &out.stats) == KILN_OK);
   EXPECT(out.stats.struct_size == offsetof(kiln_stats, compiles));
   EXPECT(out.stats.foreign_toolchain == 0);
-  EXPECT(out.stats.compiles == UINT64_C(0x5a5a5a5a5a5a5a5a)); /* behind the caller's struct */
+  EXPECT(out.stats.compiles == UINT64_C(0x5a5a5a5a5a5a5a5a)); /* past the end of the caller's struct */
 
   memset(&out, 0x5a, sizeof out);
-  out.stats.struct_size = sizeof out; /* a newer caller than the library */
+  out.stats.struct_size = sizeof out; /* a caller that is newer than the library */
   EXPECT(kiln_service_stats(service, &out.stats) == KILN_OK);
   EXPECT(out.stats.compiles == 0);
   EXPECT(out.guard[0] == 0x5a && out.guard[15] == 0x5a);
@@ -193,7 +193,7 @@ static void errors_say_what_and_where(const char* cache) {
   EXPECT(strstr(kiln_last_error()->log, "oops") != NULL);
   EXPECT(strstr(kiln_last_error()->options, "-std=c++17") != NULL);
   EXPECT(kiln_service_seal(NULL) == INVALID_ARGUMENT);
-  EXPECT(strcmp(kiln_last_error()->log, "") == 0); /* of the last failing call only */
+  EXPECT(strcmp(kiln_last_error()->log, "") == 0); /* the earlier failure's log is gone */
   kiln_service_destroy(service);
 }
 
@@ -234,7 +234,7 @@ static void gets_and_launches(const char* cache) {
   EXPECT(kernel != NULL && kiln_kernel_function(kernel) != NULL);
   EXPECT(kiln_template_try_get(t, values, 2) == kernel);
   values[0] = text("4096"), values[1] = text("bf16 and more");
-  values[1].text_size = 4; /* need not be zero-terminated */
+  values[1].text_size = 4; /* text need not be zero-terminated */
   EXPECT(kiln_template_get(t, names, values, 2, NULL, &again) == KILN_OK && again == kernel);
 
   memset(&info, 0, sizeof info);
@@ -250,7 +250,7 @@ static void gets_and_launches(const char* cache) {
   EXPECT(strcmp(image.lowered_name, info.lowered_name) == 0);
   copy = image.owner;
   kiln_image_release(&image);
-  kiln_image_release(&image); /* twice is once */
+  kiln_image_release(&image); /* a second release does nothing */
   EXPECT(copy != NULL && image.owner == NULL);
 
   EXPECT(kiln_kernel_launch(kernel, NULL, types, data, 7) == KILN_OK);
@@ -269,7 +269,7 @@ static void count_progress(const kiln_progress* progress, void* user) {
   if (progress->done == progress->total) ++*(int*)user;
 }
 
-/* What came with the runtime for engines, by its C names. */
+/* Scopes, futures, plans and seals through the C ABI. */
 static void scopes_futures_plans_and_seals(const char* cache) {
   static const char plan[] = "[[prewarm]]\ntemplate = \"rms_norm\"\nT = \"bf16\"\nH = [4096, 8192]\n";
   kiln_service* service = make_service(cache);
@@ -308,7 +308,7 @@ static void scopes_futures_plans_and_seals(const char* cache) {
   EXPECT(kiln_template_get(t, NULL, values, 2, NULL, &kernel) == NOT_READY);
   kiln_capture_end();
 
-  EXPECT(kiln_process_seal() == KILN_OK); /* the service's mode was set by nobody */
+  EXPECT(kiln_process_seal() == KILN_OK); /* seals the service, as nobody has set its mode */
   EXPECT(kiln_template_get(t, NULL, values, 2, NULL, &kernel) == NOT_READY);
   memset(&missing, 0, sizeof missing);
   missing.struct_size = sizeof missing;

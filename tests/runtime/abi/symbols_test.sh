@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# symbols_test.sh LIBRARY: only kiln_* leaves it, and it needs neither the CUDA driver nor NVRTC to be loaded.
+# symbols_test.sh LIBRARY: the library exports only kiln_*, and it loads without the CUDA driver and NVRTC.
 set -euo pipefail
 symbols=$(nm -D --defined-only "$1" | awk '{ print $NF }')
 grep -qx kiln_template_get <<<"$symbols" || { echo "kiln_template_get is not exported"; exit 1; }

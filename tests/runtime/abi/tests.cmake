@@ -1,4 +1,4 @@
-# Tests the C ABI from C.
+# The C ABI, called from C.
 add_executable(c_abi_test runtime/abi/c_abi_test.c)
 set_target_properties(c_abi_test PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
 set_property(TARGET c_abi_test PROPERTY COMPILE_OPTIONS -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror)
@@ -11,7 +11,7 @@ foreach(name null_handles_are_invalid_arguments struct_sizes_are_respected error
     ENVIRONMENT "KILN_LIBCUDA=$<TARGET_FILE:kiln_fake_cuda>")
 endforeach()
 
-# Checks that each public header compiles alone and twice in one unit, with warnings as errors.
+# Each public header compiles alone, twice in one unit, with warnings as errors.
 file(GLOB public_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/include/kiln/*)
 foreach(header ${public_headers})
   string(MAKE_C_IDENTIFIER ${header} id)

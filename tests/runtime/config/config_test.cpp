@@ -1,5 +1,4 @@
-// Flag or option, then KILN_*, then the configuration file, then the default; and an unknown KILN_* is a
-// warning.
+// The order of settings: flag or option, KILN_*, configuration file, default. An unknown KILN_* is a warning.
 #include "runtime/config/config.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// The two kernels of examples/engine on the CPU, preloaded for its run on the fake driver. Each computes what
-// the argument list of the launch says, so a wrong pointer, stride, width or order shows in the comparison that
-// the example makes. Device memory is host memory there.
+// The two kernels of examples/engine on the CPU, preloaded for the engine's run on the fake driver. Each
+// kernel computes from the launch's argument list. A wrong pointer, stride, width or order therefore shows in
+// the comparison that the engine makes. The fake driver's device memory is host memory.
 #include <cmath>
 #include <cstdint>
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # install_static_test.sh CMAKE BUILD_DIR SOURCE_DIR COMPILER
-# Installs the static library into another prefix than the configured one and builds the engine against it. The engine lies elsewhere,
-# and finds templates and worker through the package that it was built with; when they have moved, it says where it looked and what to set.
+# Installs the static library into another prefix than the configured one, and builds the engine against it.
+# The engine lies elsewhere. It finds templates and worker through the package that it was built with.
+# When these have moved, its error says where it looked and what to set.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 compiler=$4
 work=$(mktemp -d)
@@ -16,13 +17,14 @@ rm -f "$library"* "$package"/kiln/kilnTargets*
 mv "$package"/tested/* "$package/kiln"
 [ -e "${library%.so}.a" ] || fail "libkiln.a is not installed"
 
-# build_engine NAME PREFIX: $work/NAME/bin/engine, of the package under PREFIX.
+# build_engine NAME PREFIX: builds $work/NAME/bin/engine with the package under PREFIX.
 build_engine() {
   "$cmake" -S "$source/examples/engine" -B "$work/$1/bin" -DCMAKE_PREFIX_PATH="$2" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
     "$cmake" --build "$work/$1/bin" >>"$work/log" 2>&1 || { cat "$work/log"; fail "the engine does not build"; }
 }
 mkdir "$work/tmp"
-# run PROGRAM [VARIABLE=VALUE]...: with an empty HOME, a new cache and nothing else of this environment.
+# run PROGRAM [VARIABLE=VALUE]...: runs it with an empty HOME, a new cache and nothing
+# else of this environment.
 run() {
   local program=$1
   shift
@@ -31,7 +33,8 @@ run() {
      ${KILN_CUDA_HOME:+KILN_CUDA_HOME="$KILN_CUDA_HOME"} ${CUDA_HOME:+CUDA_HOME="$CUDA_HOME"} "$@" "$program") >"$work/out" 2>"$work/err"
 }
 show() { cat "$work/out" "$work/err"; fail "$*"; }
-# compiles CASE PROGRAM [VARIABLE=VALUE]...: it compiles both kernels, in a worker, and warns of nothing.
+# compiles CASE PROGRAM [VARIABLE=VALUE]...: expects that it compiles both kernels in a
+# worker without a warning.
 compiles() {
   local case=$1
   shift
@@ -42,7 +45,7 @@ compiles() {
   [ "$(grep -c 'for sm_90a: compiled, key' "$work/out")" = 2 ] || show "$case: expected two compiles"
   [ ! -s "$work/err" ] || show "$case: warned"
 }
-# says PART...: what the last run wrote to standard error has each of them.
+# says PART...: expects every part in the last run's standard error.
 says() {
   local part
   for part in "$@"; do grep -qF -- "$part" "$work/err" || show "the message lacks '$part'"; done
@@ -53,7 +56,7 @@ program=$work/engine/bin/engine
 ! ldd "$program" | grep -q libkiln || fail "the engine was linked to a shared kiln"
 compiles "the package's prefix" "$program"
 
-# Around the program comes first, then the package's prefix.
+# The directories around the program are searched first, then the package's prefix.
 cp -a "$work/a" "$work/whole"
 cp "$program" "$work/whole/bin/engine"
 mv "$work/a" "$work/b"
@@ -74,7 +77,7 @@ compiles "the variables" "$program" "$templates" KILN_WORKER="$work/b/libexec/ki
 
 build_engine another "$work/b"
 compiles "the moved package" "$work/another/bin/engine"
-# A copy that the user names stands for the one that is installed.
+# A copy of the templates that the user names replaces the installed templates.
 mkdir "$work/own"
 cp -a "$work/b/share/kiln/templates" "$work/own/templates"
 compiles "a copy of the templates" "$work/another/bin/engine" KILN_TEMPLATE_PATH="$work/own/templates"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # install_test.sh CMAKE BUILD_DIR SOURCE_DIR COMPILER FAKE_CUDA HOST_KERNELS
-# Installs into a temporary prefix, builds the engine against it as an engine would, runs it from elsewhere without HOME, with and
-# without a driver, then moves the installation: whatever it finds, it finds through the library's own place.
+# Installs into a temporary prefix and builds the example engine against it.
+# Runs the engine from another directory without HOME, with and without a driver. Then moves the installation.
+# The engine must find everything relative to the library's own place.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 compiler=$4 fake=$5 host_kernels=$6
 work=$(mktemp -d)
@@ -24,14 +25,14 @@ for example in engine decoder; do
 done
 
 mkdir "$work/tmp" "$work/elsewhere"
-# run OUT CACHE [VARIABLE=VALUE]...: the engine with an empty HOME and nothing else of this environment.
+# run OUT CACHE [VARIABLE=VALUE]...: runs the engine with an empty HOME and nothing else of this environment.
 run() {
   local out=$1 cache=$2
   shift 2
   (cd "$work/elsewhere" && env -i PATH="$PATH" HOME= TMPDIR="$work/tmp" KILN_CACHE_DIR="$cache" ${KILN_CUDA_HOME:+KILN_CUDA_HOME="$KILN_CUDA_HOME"} \
      ${CUDA_HOME:+CUDA_HOME="$CUDA_HOME"} "$@" "$work/engine/engine") >"$work/$out.out" 2>"$work/$out.err"
 }
-# expect OUT PATTERN COUNT: lines of its output that match.
+# expect OUT PATTERN COUNT: expects COUNT lines of that run's output to match.
 expect() {
   [ "$(grep -c -- "$2" "$work/$1.out" || true)" = "$3" ] || { cat "$work/$1.out" "$work/$1.err"; fail "$1: expected $3 lines with '$2'"; }
 }
@@ -51,7 +52,7 @@ cmp <(grep -o 'key [0-9a-f]*' "$work/none.out") <(grep -o 'key [0-9a-f]*' "$work
 [ -z "$(ls -A "$work/elsewhere")" ] || fail "it left files in its working directory"
 
 run fake "$work/cache1" KILN_LIBCUDA="$fake" LD_PRELOAD="$host_kernels" || show fake $?
-expect fake '^rms_norm T=bf16 .*: compiled' 1    # with FUSED_ADD, which was not compiled before
+expect fake '^rms_norm T=bf16 .*: compiled' 1    # with FUSED_ADD, which no earlier run compiled
 expect fake '^softmax T=f32 .*: disk' 1          # the same key as without a GPU
 expect fake 'max error' 3
 quiet fake
@@ -63,7 +64,7 @@ run nohome "" KILN_LIBCUDA=/nonexistent env -u HOME || show nohome $?
 expect nohome 'compiled, key' 2
 [ -n "$(find "$work/tmp" -name data.mdb)" ] || fail "without HOME the store is not under TMPDIR"
 
-# A copy under another prefix, the first one gone.
+# Moves the installation to another prefix.
 cp -a "$work/a" "$work/b"
 rm -rf "$work/a"
 run moved "$work/cache2" KILN_LIBCUDA=/nonexistent LD_LIBRARY_PATH="$work/b/$libdir" || show moved $?

@@ -1,4 +1,4 @@
-# Records, prewarms and runs sealed: on the fake driver here, and on the real one with the label gpu.
+# Record, prewarm, run sealed. It runs on the fake driver, and with the label gpu on the real driver.
 add_executable(decoder_loop ${PROJECT_SOURCE_DIR}/examples/decoder/main.cpp)
 set_target_properties(decoder_loop PROPERTIES CXX_STANDARD 17)
 target_link_libraries(decoder_loop PRIVATE kiln dl)
@@ -11,7 +11,7 @@ add_test(NAME ExampleDecoder.RunsSealedFromARecordOnTheGpu COMMAND ${PROJECT_SOU
   $<TARGET_FILE:decoder_loop> $<TARGET_FILE:kiln-cli>)
 set_tests_properties(ExampleDecoder.RunsSealedFromARecordOnTheGpu PROPERTIES LABELS gpu TIMEOUT 300 SKIP_RETURN_CODE 77)
 
-# Goes from a record to a signed bundle to a sealed engine in another place, and runs `why` after an edit.
+# A record becomes a signed bundle, which a sealed engine elsewhere uses; then `kiln why` explains an edit.
 add_test(NAME Scenario.AShippedCacheServesAndWhyNamesTheEditedHeader COMMAND ${PROJECT_SOURCE_DIR}/tests/scenario/ship_test.sh
   ${PROJECT_BINARY_DIR} $<TARGET_FILE:kiln_fake_cuda>)
 set_tests_properties(Scenario.AShippedCacheServesAndWhyNamesTheEditedHeader PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
@@ -23,7 +23,7 @@ target_link_libraries(example_engine PRIVATE kiln dl)
 add_dependencies(example_engine kiln-worker)
 add_test(NAME ExampleEngine.ComputesOnTheGpu COMMAND example_engine --require-gpu)
 set_tests_properties(ExampleEngine.ComputesOnTheGpu PROPERTIES LABELS gpu TIMEOUT 300 SKIP_RETURN_CODE 77)
-if(NOT KILN_SANITIZE)  # the installed example is built without sanitizers
+if(NOT KILN_SANITIZE)  # install_test.sh builds the example without sanitizers
   add_library(kiln_host_kernels SHARED runtime/install/host_kernels.cpp)
   target_include_directories(kiln_host_kernels PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(kiln_host_kernels PRIVATE kiln_fake_cuda)

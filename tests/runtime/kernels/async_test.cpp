@@ -1,4 +1,4 @@
-// Kernels made behind the caller's back: get_async and prefetch.
+// Kernels that are made in the background: get_async and prefetch.
 #include "runtime/core_fixture.hpp"
 
 namespace kiln::testing {
@@ -228,8 +228,8 @@ TEST_F(Prefetch, ManyTakeNoMoreThreadsThanMayWork) {
   small(service, "s");
   const KernelTemplate t = service.open("s");
   for (int n = 1; n <= 300; ++n) t.prefetch(n);
-  // Two compile and two load. A thread has its starter's name until it has given itself its own: flights may
-  // be among those that are counted here, and 300 are far from both.
+  // Two threads compile and two load. A new thread has its creator's name until it sets its own, so threads
+  // of flights may be counted here, too. A thread for each of the 300 prefetches would be far more.
   EXPECT_LE(threads_named("kiln-behind"), 20);
 }
 

@@ -1,4 +1,5 @@
-// Stream capture: what is ready launches inside one, what is not is refused before it could break it.
+// Stream capture: a ready kernel launches inside a capture. Another kernel is refused before
+// it can break the capture.
 #include <thread>
 
 #include "runtime/fake_runtime.hpp"
@@ -58,7 +59,7 @@ TEST_F(Capture, LoadingMeanwhileDoesNotBreakIt) {
   std::thread other([&] {
     cu().cuCtxSetCurrent(contexts_[0]);
     EXPECT_TRUE(t.get(Dtype::f16, 4096));
-    int mode = 0;  // the thread's own mode is what it was
+    int mode = 0;  // global: the thread's capture mode was restored
     EXPECT_EQ(cu().cuThreadExchangeStreamCaptureMode(&mode), 0);
     EXPECT_EQ(mode, 0);
   });
@@ -91,7 +92,7 @@ TEST_F(Capture, AnInvalidatedCaptureCountsAsCapturing) {
   Service service(options());
   const KernelTemplate t = service.open("rms_norm");
   begin();
-  ASSERT_NE(cu().cuStreamSynchronize(stream_), 0);  // invalidates it
+  ASSERT_NE(cu().cuStreamSynchronize(stream_), 0);  // invalidates the capture
   expect_error(Errc::not_ready, {"capturing"}, [&] { t.get(stream_, Dtype::bf16, 4096); });
   EXPECT_FALSE(end());
 }

@@ -1,4 +1,4 @@
-// Many threads, two contexts, one service.
+// Many threads use one service in two contexts.
 #include <atomic>
 #include <barrier>
 #include <thread>

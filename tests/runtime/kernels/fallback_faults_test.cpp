@@ -1,4 +1,4 @@
-// Faults of fallbacks: the generic kernel serves whatever is wrong with the specialised one.
+// Faults of fallbacks: the generic kernel serves for any fault of the specialised kernel.
 #include <sys/stat.h>
 
 #include "runtime/core_fixture.hpp"
@@ -21,7 +21,7 @@ TEST_F(FallbackFaults, ASpecialisedOneWhoseFailureIsKnownLeavesTheGenericOne) {
   small(service, "fast", "fallback = \"slow\"", "this_is_not_declared(N);");
   const KernelTemplate t = service.open("fast");
   EXPECT_EQ(name_of(t.get_or_fallback(1)), "slow N=1");
-  expect_error(Errc::compile_failed, {"fast N=2"}, [&] { t.get(2); });  // or prefetch
+  expect_error(Errc::compile_failed, {"fast N=2"}, [&] { t.get(2); });  // a prefetch would do, too
   EXPECT_NO_THROW(EXPECT_EQ(name_of(t.get_or_fallback(2)), "slow N=2"));
 }
 
@@ -142,7 +142,8 @@ TEST_F(FallbackFaults, RanksThatRunDifferentKernelsDoNotCompareEqual) {
   int i = 0;
   for (Service* s : {&a, &b}) {
     const KernelTemplate t = s->open("fast");
-    // The specialised one is on disk for b, since a has compiled it: take the seal of the first look away.
+    // Service a returns its fallback first. Service b loads the specialised kernel, which a has
+    // compiled, before its first call.
     if (s == &a) {
       t.get_or_fallback(1);
       ASSERT_TRUE(comes_true([&] { return static_cast<bool>(t.try_get(1)); }));

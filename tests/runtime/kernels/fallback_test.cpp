@@ -1,4 +1,4 @@
-// A generic kernel at once, the specialised one behind it, and the engine's word for when to change.
+// A generic kernel is returned at once while the specialised kernel compiles; the engine says when to change.
 #include "runtime/core_fixture.hpp"
 
 namespace kiln::testing {
@@ -12,7 +12,7 @@ class Fallback : public Core {
     small(service, "fast", "fallback = \"slow\"");
   }
   static std::string name_of(const Kernel& k) { return k.info().specialization; }
-  /// Until the specialised one is loaded, whoever is returned.
+  /// Waits until the specialised kernel is loaded. get_or_fallback() may still return the generic kernel.
   static bool ready(const KernelTemplate& t, int n) {
     return comes_true([&] { return static_cast<bool>(t.try_get(n)); });
   }
@@ -23,7 +23,7 @@ TEST_F(Fallback, TheGenericOneIsReturnedAtOnceAndUntilAdopt) {
   Options o = held();
   o.on_event = told.listener();
   {
-    Service builder(options());  // the generic one is on disk
+    Service builder(options());  // puts the generic kernel on disk
     small(builder, "slow");
     builder.open("slow", Device::none()).compile(3);
   }
@@ -51,7 +51,7 @@ TEST_F(Fallback, TheGenericOneIsReturnedAtOnceAndUntilAdopt) {
   EXPECT_EQ(service.stats().fallbacks, 1u);
   EXPECT_EQ(service.stats().adopted, 1u);
   EXPECT_EQ(service.stats().compiles, 1u);
-  generic(nullptr, device_pointer<float>(), 1);  // still loaded: it may be in a graph
+  generic(nullptr, device_pointer<float>(), 1);  // the generic kernel stays loaded, as it may be in a graph
 }
 
 TEST_F(Fallback, AdoptCountsWhatIsReadyAndLeavesTheRest) {

@@ -1,4 +1,4 @@
-// What tells two ranks apart, and what does not.
+// Fingerprints of ranks: which differences between ranks change them, and which do not.
 #include "cache/store/store.hpp"
 #include "compile/key/facts.hpp"
 #include "runtime/core_fixture.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 class Fingerprint : public Core {
  protected:
-  /// Of a rank that loads s<N> for each of `wanted`, in this order.
+  /// The fingerprint of a rank that loads s<N> for each N of `wanted`, in this order.
   std::string of(const std::vector<int>& wanted, const Options& o) {
     Service service(o);
     small(service, "s");
@@ -83,7 +83,7 @@ TEST_F(Fingerprint, IsTheSameOnAnotherDevice) {
 
 TEST_F(Fingerprint, DiffersByTheImageOfAnotherToolchain) {
   const std::string own = of({1});
-  // A rank without a compiler gets what another toolchain has made of the same specialisation.
+  // A rank without a compiler gets another toolchain's image of the same specialisation.
   Key key;
   {
     Service service(options());

@@ -1,4 +1,4 @@
-// One compile and one load of a kernel, whoever asks for it and however.
+// A kernel is compiled once and loaded once, for any callers and any kind of call.
 #include <set>
 
 #include "runtime/core_fixture.hpp"
@@ -86,7 +86,7 @@ TEST_F(SingleFlight, AnImageThatIsThereIsLoadedOnce) {
   const KernelTemplate t = service.open("s");
   std::thread open([&] {
     EXPECT_TRUE(comes_true([] { return kiln_gate_waiting() > 0; }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for a second load to come, if one does
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // time for a wrong second load
     EXPECT_EQ(kiln_gate_waiting(), 1);
     kiln_gate_shut(0);
   });
@@ -154,13 +154,13 @@ TEST_F(HangingLoad, AFailureAfterTheDeadlineIsForgottenAndTheNextGetWorks) {
   expect_error(Errc::deadline, {"loading s N=1"}, [&] { t.get(GetOptions(0.05), 1); });
   const Future waits = t.get_async(1);
   kiln_gate_shut(0);
-  EXPECT_TRUE(waits.wait_for(100));  // it may have come before the failure or after it
+  EXPECT_TRUE(waits.wait_for(100));  // the caller may have come before the failure or after it
   EXPECT_TRUE(t.get(1));
   EXPECT_EQ(service.stats().loads, 1u);
 }
 
-// A load that a hasty caller has left in the queue is done by whoever needs it and may wait: threads of
-// kiln's that all wait for a task behind them in the queue would wait for ever.
+// A caller with a deadline puts its load into the queue. Any thread that needs the load and may wait then
+// does it itself. Otherwise kiln's threads could all wait for a task that is later in the queue, for ever.
 TEST_F(SingleFlight, ManyWaitersOnKilnsThreadsDoNotWaitForATaskBehindThem) {
   for (int round = 0; round < 3; ++round) {
     Options o = held();
@@ -169,7 +169,7 @@ TEST_F(SingleFlight, ManyWaitersOnKilnsThreadsDoNotWaitForATaskBehindThem) {
     Service service(o);
     small(service, "s");
     const KernelTemplate t = service.open("s");
-    std::vector<std::thread> hasty;  // they come first, and so are woken first
+    std::vector<std::thread> hasty;  // callers with deadlines: they come first, and so are woken first
     for (int i = 0; i < 4; ++i)
       hasty.emplace_back([&] {
         cu().cuCtxSetCurrent(contexts_[0]);

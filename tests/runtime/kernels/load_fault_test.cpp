@@ -1,5 +1,5 @@
-// What the driver refuses while a kernel is loaded: the error says call, error and kernel; nothing leaks; the
-// next get works.
+// The driver refuses a call while a kernel is loaded. The error names call, error and kernel; nothing
+// leaks, and the next get works.
 #include "cache/store/store.hpp"
 #include "compile/key/key.hpp"
 #include "runtime/fake_runtime.hpp"
@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, LoadFault,
 class CaptureMode : public FakeRuntime {};
 
 TEST_F(CaptureMode, OfTheThreadIsWhatItWasAlsoWhenLoadingFailsOrTheExchangeDoes) {
-  const auto now = [&] {  // 0: global
+  const auto now = [&] {  // the thread's capture mode; 0: global
     int mode = 0;
     EXPECT_EQ(cu().cuThreadExchangeStreamCaptureMode(&mode), 0);
     return mode;
@@ -54,7 +54,7 @@ class LaunchFault : public FakeRuntime {};
 TEST_F(LaunchFault, NamesTheErrorAndTheKernelStaysUsable) {
   Service service(options());
   const Kernel k = service.open("rms_norm").get(Dtype::bf16, 4096);
-  kiln_fake_fail("cuLaunchKernelEx", 719, 0, 1);  // CUDA_ERROR_LAUNCH_FAILED, which the fake has no name for
+  kiln_fake_fail("cuLaunchKernelEx", 719, 0, 1);  // CUDA_ERROR_LAUNCH_FAILED, unknown to the fake driver
   expect_error(Errc::driver, {"cuLaunchKernelEx", "719", "launching rms_norm T=bf16 H=4096"},
                [&] { RmsNormCall()(k); });
   kiln_fake_fail("cuLaunchKernelEx", 2, 0, 1);
@@ -73,7 +73,7 @@ TEST_F(LaunchFault, WithoutACurrentContextNamesTheDriversError) {
 
 class RefusedImage : public FakeRuntime {
  protected:
-  /// Publishes rms_norm T=bf16 H=4096 as made by other toolchains only: one image per entry, youngest last.
+  /// Publishes rms_norm T=bf16 H=4096 as other toolchains made it, one record for each image, youngest last.
   void publish_foreign(const std::vector<std::string>& images) {
     Key own;
     cache::Record record;
@@ -149,7 +149,7 @@ TEST_F(RefusedImage, OfOurOwnFreshCompileIsAnErrorThatNamesTheDriver) {
 
 TEST_F(RefusedImage, ReportedOnlyWhenTheFunctionIsTakenIsRejectedToo) {
   publish_foreign({"good"});
-  kiln_fake_fail("cuKernelGetFunction", 200, 0, 1);  // lazy loading reports a bad image here
+  kiln_fake_fail("cuKernelGetFunction", 200, 0, 1);  // with lazy loading the driver reports a bad image here
   Service service(any());
   EXPECT_EQ(service.open("rms_norm").get(Dtype::bf16, 4096).info().outcome, KILN_OUTCOME_COMPILED);
   EXPECT_EQ(kiln_fake_live("library"), 1u);

@@ -1,5 +1,5 @@
-// Steps 1 and 7 of the one path on the fake driver: opening, loading, identity of handles, two devices, the
-// end of the driver.
+// Steps 1 and 7 of the path (docs/architecture.md) on the fake driver: opening, loading, identity of handles,
+// two devices, the end of the driver.
 #include <type_traits>
 
 #include "runtime/fake_runtime.hpp"
@@ -7,8 +7,7 @@
 namespace kiln::testing {
 namespace {
 
-// A parameter's value is nothing that only converts to one: a stream or a null pointer in its place must not
-// compile.
+// A value that only converts to a parameter's value, such as a stream or a null pointer, must not compile.
 static_assert(std::is_constructible_v<Value, bool> && std::is_constructible_v<Value, int> &&
               std::is_constructible_v<Value, const char*>);
 static_assert(!std::is_constructible_v<Value, void*> && !std::is_constructible_v<Value, std::nullptr_t>);
@@ -17,7 +16,8 @@ static_assert(!std::is_constructible_v<Value, double> && !std::is_constructible_
 class Open : public FakeRuntime {};
 class Load : public FakeRuntime {
  protected:
-  /// The kernel of "rms_norm T=bf16 ...", with each of its eight parameters given.
+  /// The kernel of a specialisation such as "rms_norm T=bf16 ...", with all eight
+  /// parameters given by position.
   static Kernel by_position(const KernelTemplate& t, const std::string& specialization) {
     std::vector<std::string> v;
     for (auto at = specialization.find('='); at != std::string::npos; at = specialization.find('=', at + 1))
@@ -96,7 +96,8 @@ TEST_F(Load, CompilesLoadsAndMakesTheFunctionResident) {
 }
 
 TEST_F(Load, AnOldDriverWithoutFuncLoadIsFine) {
-  // The entry point is optional; the table is bound once per process, so only a refusal can be played here.
+  // The entry point is optional. The table is bound once per process, so this test can
+  // only make the call fail.
   kiln_fake_fail("cuFuncLoad", 801, 0, 1);  // CUDA_ERROR_NOT_SUPPORTED
   Service service(options());
   const KernelTemplate t = service.open("rms_norm");
@@ -227,20 +228,20 @@ TEST_F(Load, AServiceOutlivesTheDriver) {
 TEST_F(Load, AServiceOutlivesTheContext) {
   Service service(options());
   service.open("rms_norm").get(Dtype::bf16, 4096);
-  kiln_fake_reset();  // every handle is invalid now
+  kiln_fake_reset();  // makes every handle invalid
 }
 
 TEST_F(Load, AStaticServiceOutlivesTheDriverAtExit) {
-  ::testing::FLAGS_gtest_death_test_style = "threadsafe";  // a process of its own
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";  // a new process
   EXPECT_EXIT(
       {
         static Service service(options());
         service.open("rms_norm").get(Dtype::bf16, 4096);
-        std::error_code busy;  // the put of what was compiled may still make files there
+        std::error_code busy;  // publishing may still create files in the directory
         do {
           std::filesystem::remove_all(tree_.path(), busy);
         } while (busy);
-        std::atexit(kiln_fake_deinitialize);  // before ~Service, as the driver's own exit handler may run
+        std::atexit(kiln_fake_deinitialize);  // runs before ~Service, as the driver's own exit handler may
         std::exit(0);
       },
       ::testing::ExitedWithCode(0), "");

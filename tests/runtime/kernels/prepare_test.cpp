@@ -1,4 +1,5 @@
-// Plans made ready in bulk, also past the seal, and what the seal has refused as such a plan.
+// Preparations make the kernels of a plan ready, also after the seal. Kernels that the seal
+// refused form such a plan.
 #include "instantiate/plan.hpp"
 #include "runtime/core_fixture.hpp"
 
@@ -206,7 +207,7 @@ TEST_F(Prepare, UntilImageNeedsNoGpuAndTakesRowsOfEveryArch) {
   Service service(sealed());
   small(service, "s");
   service.seal();
-  std::thread([&] {  // without a context
+  std::thread([&] {  // a thread without a context
     PrepareOptions o;
     o.until = PrepareOptions::Until::image;
     o.device = Device::none("sm_80");

@@ -1,4 +1,4 @@
-// The table of ready kernels: readers beside a writer, parameters of every count, replacing and clearing.
+// The table of ready kernels: readers during writes, every number of parameters, replacing and clearing.
 #include "runtime/kernels/ready_table.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace kiln::runtime {
 namespace {
 
-/// The table only carries pointers: each key gets one of its own that nobody follows.
+/// A distinct pointer for each key. The table never follows its pointers.
 const LoadedKernel* kernel_of(std::uint64_t key) {
   return reinterpret_cast<const LoadedKernel*>((key + 1) * 64);
 }
@@ -20,7 +20,7 @@ PackedParameters pack(std::initializer_list<std::int64_t> values) {
   return out;
 }
 
-/// `count` parameters that differ from every other key's in the last one only.
+/// `count` parameters, of which only the last depends on the key.
 PackedParameters key_of(std::uint64_t key, std::uint32_t count = 3) {
   std::int64_t values[source::kMaxParameters];
   std::fill_n(values, count, 7);
@@ -122,12 +122,12 @@ TEST_P(ReadyTableOf, SoManyParametersFindsEveryKeyOfManyAndNoOther) {
   EXPECT_EQ(table.find(key_of(17, count)), kernel_of(kKeys));
 }
 
-// 4 lie in the slot itself, more do not.
+// Up to 4 parameters lie in the table's slot itself, more lie outside it.
 INSTANTIATE_TEST_SUITE_P(Counts, ReadyTableOf,
                          ::testing::Values(1u, 4u, 5u, 12u, std::uint32_t{source::kMaxParameters}),
                          ::testing::PrintToStringParamName());
 
-/// What a reader found wrong; tests count it, since an assertion in a thread would hide the others.
+/// Counts of the errors that readers found. An assertion in a reader's thread would hide later errors.
 struct Wrong {
   std::uint64_t kernels = 0, lost = 0, passes = 0;
 };
@@ -150,7 +150,7 @@ TEST_P(ReadersBesideAWriter, AlwaysFindWhatWasInsertedAndNeverAWrongKernel) {
         there = inserted.load(std::memory_order_acquire);
         for (int i = 0; i < 1000; ++i) {
           random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-          const std::uint64_t key = random % (kKeys + kKeys / 10);  // some are never inserted
+          const std::uint64_t key = random % (kKeys + kKeys / 10);  // some keys are never inserted
           const LoadedKernel* const found = table.find(key_of(key, count));
           if (found && (found != kernel_of(key) || key >= kKeys)) ++mine.kernels;
           if (!found && key < there) ++mine.lost;
@@ -182,7 +182,7 @@ TEST(ReadyTable, AReaderSeesTheOldOrTheNewKernelWhileOneIsReplaced) {
   std::thread reader([&] {
     while (!stop) {
       const auto found = reinterpret_cast<std::uintptr_t>(table.find(pack({1})));
-      if (found < 64 || found % 64 || found < last) ++wrong;  // replaced in rising order
+      if (found < 64 || found % 64 || found < last) ++wrong;  // kernels are replaced in rising order
       last = found;
     }
   });

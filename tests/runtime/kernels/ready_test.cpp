@@ -1,4 +1,4 @@
-// What a ready kernel costs: no allocation, no system call, no driver call.
+// A ready kernel costs no allocation, no system call and no driver call.
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -18,7 +18,7 @@ void* allocate(std::size_t size) {
 }
 }  // namespace
 
-// Also the library's: it takes these from whoever is first in the process.
+// These replace the library's operators, too: the executable's definitions are found first.
 void* operator new(std::size_t size) { return allocate(size); }
 void* operator new[](std::size_t size) { return allocate(size); }
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
@@ -100,7 +100,7 @@ TEST_F(Ready, ALaunchAllocatesNothingInKiln) {
   Service service(options());
   const Kernel k = service.open("rms_norm").get(Dtype::bf16, 4096);
   RmsNormCall()(k);
-  kiln_fake_quiet(1);  // the fake's own records are off
+  kiln_fake_quiet(1);  // the fake driver records nothing, and so allocates nothing
   EXPECT_EQ(allocations([&] {
               for (int i = 0; i < 100; ++i) RmsNormCall()(k);
             }),
@@ -139,10 +139,10 @@ TEST_F(Ready, GetMakesNoSystemCallAlsoWhileRecording) {
   Service service(recording);
   const KernelTemplate t = service.open("rms_norm");
   const Kernel k = t.get(Dtype::bf16, 4096);
-  ASSERT_EQ(::access(recording.record.c_str(), R_OK), 0);  // it was asked for, and written down
+  ASSERT_EQ(::access(recording.record.c_str(), R_OK), 0);  // the request was recorded
   const pid_t child = ::fork();
   if (child == 0) {
-    // From here on everything but read, write and exit kills.
+    // From here on any system call but read, write, exit and sigreturn kills the process.
     if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) ::_exit(77);
     bool same = true;
     for (int i = 0; i < 1000; ++i) {

@@ -1,4 +1,5 @@
-// Scopes: what they own goes with them, what is under way for them is dropped, nothing else is touched.
+// A released scope takes its kernels with it, drops the work that is under way for it,
+// and touches nothing else.
 #include "runtime/core_fixture.hpp"
 
 namespace kiln::testing {
@@ -6,7 +7,7 @@ namespace {
 
 class Scopes : public Core {
  protected:
-  /// Once no thread of kiln's is left, nothing more can come.
+  /// Waits until no background thread of kiln's is left, so that nothing more can happen.
   static bool quiet() {
     return comes_true([] { return threads_named("kiln-behind") == 0; });
   }
@@ -155,7 +156,7 @@ TEST_F(Scopes, DestructionDoesNotWaitForACompileThatIsUnderWay) {
     futures.push_back(t.get_async(1));
     t.prefetch(2);
     EXPECT_TRUE(comes_true([] { return threads_named("kiln-behind") == 2; }));
-  }  // would never end: nothing compiles yet
+  }  // a destructor that waited for the compiles would never return: they are held back
   let_compile();
   expect_error(Errc::not_ready, {"s N=1", "released"}, [&] { futures[0].get(); });
   EXPECT_TRUE(quiet());

@@ -1,5 +1,5 @@
-// Everything at once, on many threads, again and again: what a thread sanitizer should see. How long is said
-// by KILN_SOAK_SECONDS (2).
+// Many threads make all kinds of calls at once, for a thread sanitizer to watch.
+// KILN_SOAK_SECONDS says for how long; 2 by default.
 #include <random>
 
 #include "runtime/core_fixture.hpp"
@@ -15,7 +15,7 @@ class Storm : public Core {
   }
   static constexpr int kKeys = 6;
 
-  /// What may come of a call while others seal, release and let deadlines pass.
+  /// Runs a call. It may fail with these codes, as other threads seal, release and let deadlines pass.
   template <class Body>
   static void expected(Body&& body) {
     try {
@@ -32,7 +32,7 @@ class Storm : public Core {
     }
   }
 
-  /// One thread's work on a service that others use, with scopes of its own.
+  /// The work of one thread, with its own scopes, on a service that other threads use.
   void work(Service& service, unsigned seed, const std::atomic<bool>& stop) {
     std::minstd_rand random(seed + 1);
     const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -119,7 +119,7 @@ TEST_F(Storm, OfEverythingLeavesNothingBehind) {
   std::atomic<std::uint64_t> events{0};
   while (!until.passed() || rounds < 2) {
     Options o = options();
-    o.cache_dir = tree_.at("cache" + std::to_string(rounds % 4));  // cold, then warm
+    o.cache_dir = tree_.at("cache" + std::to_string(rounds % 4));  // cold in the first four rounds, then warm
     o.mode = rounds % 3 == 2 ? Mode::sealed : rounds % 3 == 1 ? Mode::warn : Mode::jit;
     o.adopt = rounds % 2 ? Adopt::automatically : Adopt::when_asked;
     o.on_event = [&](const Event&) { ++events; };

@@ -1,11 +1,11 @@
 #!/bin/sh
-# What can never be a kernel argument does not compile, and the compiler says the rule.
-#   argument_rules_test.sh CXX INCLUDE_DIR
+# argument_rules_test.sh CXX INCLUDE_DIR: a value that can never be a kernel argument does not compile, and
+# the compiler's error states the rule.
 set -eu
 cxx=$1 include=$2
 failed=0
 
-# compile EXPRESSION: a launch with that argument
+# compile EXPRESSION: compiles a launch with that argument.
 compile() {
   printf '%s\n' '#include <kiln/kiln.hpp>' '#include <string>' '#include <vector>' 'struct S { int a[3]; int f(); };' \
     'enum class E : short { one };' 'struct Huge { char bytes[40000]; };' 'void host();' \

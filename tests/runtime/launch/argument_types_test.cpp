@@ -1,4 +1,4 @@
-// Typed arguments at the edges: addresses as numbers, enums, large structs, tensor maps at any address, and
+// Edge cases of typed arguments: addresses as numbers, enums, large structs, tensor maps at any address, and
 // how often a list of types is checked.
 #include <barrier>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 struct Page {
   unsigned char bytes[4096];
 };
-struct alignas(64) TensorMap {  // as CUtensorMap
+struct alignas(64) TensorMap {  // has the layout of CUtensorMap
   unsigned char bytes[128];
 };
 enum class Mode8 : std::uint8_t { off, on = 200 };
@@ -68,7 +68,7 @@ TEST_F(ArgumentTypes, AFloatingPointNumberCanBeRequired) {
       "template <int N> __global__ void f(int n, float cap, double wide) {}");
   const Kernel k = service.open("capped").get();
   k(nullptr, 1, 0.001f);
-  k(nullptr, 1, 1e-30);  // a double, which is converted
+  k(nullptr, 1, 1e-30);  // a double is converted
   k(nullptr, 1, 2.0f, -1e300);
   expect_error(Errc::requirement, {"cap = 0 must be above 0, with n = 7", "cap > 0"}, [&] { k(nullptr, 7); });
   expect_error(Errc::requirement, {"cap = -0.5 must"}, [&] { k(nullptr, 7, -0.5f); });
@@ -110,7 +110,7 @@ TEST_F(ArgumentTypes, ATensorMapIsTakenFromAnyAddress) {
   k(nullptr, 11, map, 12);
   EXPECT_TRUE(arrived());
   alignas(64) unsigned char room[256];
-  for (const std::size_t offset : {1u, 8u, 32u, 63u}) {  // as bytes of a file or a message
+  for (const std::size_t offset : {1u, 8u, 32u, 63u}) {  // any alignment, like bytes of a file or a message
     std::memcpy(room + offset, map.bytes, sizeof map.bytes);
     const int n = 11, m = 12;
     const void* data[] = {&n, room + offset, &m};
@@ -130,7 +130,7 @@ TEST_F(ArgumentTypes, NumbersAreReadFromAnyAddress) {
   const std::int64_t wide = -5;
   std::memcpy(room + 1, &pointer, 8);
   std::memcpy(room + 11, &wide, 8);
-  const void* data[] = {room + 1, room + 11, room + 11};  // i64 for i32: converted; i64: as it is
+  const void* data[] = {room + 1, room + 11, room + 11};  // an i64 as i32, which converts it, and as i64
   const kiln_arg_type types[] = {{KILN_ARG_POINTER, 8}, {KILN_ARG_SIGNED, 8}, {KILN_ARG_SIGNED, 8}};
   ASSERT_EQ(kiln_kernel_launch(k.handle(), nullptr, types, data, 3), KILN_OK) << kiln_last_error()->message;
   EXPECT_EQ(argument<std::uint64_t>(last_launch(), 0), pointer);
@@ -148,7 +148,7 @@ TEST_F(ArgumentTypes, AListIsKnownByItsContentNotItsAddress) {
   const void* data[] = {&p, &i, &l};
   kiln_arg_type types[] = {{KILN_ARG_POINTER, 8}, {KILN_ARG_SIGNED, 4}, {KILN_ARG_SIGNED, 8}};
   ASSERT_EQ(kiln_kernel_launch(k.handle(), nullptr, types, data, 3), KILN_OK);
-  types[1] = {KILN_ARG_UNSIGNED, 4};  // the same array now says something else
+  types[1] = {KILN_ARG_UNSIGNED, 4};  // the array is the same, its content is not
   EXPECT_EQ(kiln_kernel_launch(k.handle(), nullptr, types, data, 3),
             static_cast<int>(Errc::invalid_argument));
   EXPECT_NE(std::string(kiln_last_error()->message).find("4294967295"), std::string::npos);

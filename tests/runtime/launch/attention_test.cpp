@@ -1,4 +1,4 @@
-// Plans of attention launches through the public API: what the manifest's [work_list] says of a kernel arrives,
+// Plans of attention launches through the public API: the manifest's [work_list] reaches the planner,
 // and no driver call is made.
 #include <array>
 
@@ -100,11 +100,13 @@ TEST_F(AttentionPlan, SizesFollowFromKernelAndLimits) {
   const AttentionPlanner planner(attend(4), limits());
   EXPECT_EQ(planner.workers(), 6);
   EXPECT_EQ(planner.workspace_bytes(), 2u * 6 * 4 * 9 * 4);
-  // Header, two tables of 8, 12 words an item: 6 workers' first ones, tiles of 8 rows of 64 * 2, one more a
-  // request, and 6 cuts; requests.
+  // Words of a plan: a header of 16, two tables of 8, 12 for each item, 4 for each of 4 requests. Items:
+  // - the first items of 6 workers
+  // - for each of 2 kv heads, the tiles of 8 rows in 64 tokens * 2 heads, and one more for each request
+  // - 6 cuts
   EXPECT_EQ(planner.plan_bytes(), 4u * (16 + 2 * 8 + 12 * (6 + (64 * 2 / 8 + 4) * 2 + 6) + 4 * 4));
   EXPECT_LT(AttentionPlanner(attend(8), limits()).plan_bytes(), planner.plan_bytes());
-  // Tiles together: an item for each request and head, and at most three more for each worker.
+  // With tiles together: one item for each request and kv head, and at most three more for each worker.
   EXPECT_EQ(AttentionPlanner(attend(4, false, true), limits()).plan_bytes(),
             4u * (16 + 2 * 8 + 12 * (6 + 4 * 2 + 3 * 6) + 4 * 4));
 }
@@ -134,7 +136,7 @@ TEST_F(AttentionPlan, PlansWithWhatTheManifestSaysOfTheKernel) {
   EXPECT_EQ(plan.bytes, 4u * (static_cast<unsigned>(words[8]) + 2 * 4)) << "the requests are the last";
   EXPECT_EQ(words[plan.bytes / 4], -7);
   ASSERT_GE(plan.items, 6u);
-  // 12 rows are two tiles; the first has tokens 0 to 3, of which the last sees 3 + 40 - 6.
+  // 12 rows are two tiles. The first tile has tokens 0 to 3; token 3 sees kv tokens 0 to 3 + 40 - 6.
   std::int32_t first_tile_end = 0;
   for (std::size_t i = 0; i < plan.items; ++i) {
     const std::int32_t* item = words.data() + 16 + 2 * 8 + 12 * (6 + i);

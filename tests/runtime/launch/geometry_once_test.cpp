@@ -1,6 +1,6 @@
-// What the driver is asked once per function: large shared memory, large clusters, occupancy; per context and
-// device, also when threads launch first at the same time. And what is worked out at load but breaks at
-// launch.
+// Questions that the driver is asked once per function, context and device: large shared memory, large
+// clusters, occupancy. That also holds when several threads make the first launch at once. Some limits are
+// worked out at load and fail at launch.
 #include <barrier>
 #include <thread>
 
@@ -22,7 +22,7 @@ class GeometryOnce : public FakeRuntime {
   static int shared_allowed(CUfunction function) {
     return attribute(function, toolchain::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   }
-  /// `launch` from eight threads of the first context at once.
+  /// Runs `launch` in eight threads at once, all in the first context.
   template <class Launch>
   void at_once(Launch&& launch) {
     std::barrier start(8);
@@ -36,7 +36,7 @@ class GeometryOnce : public FakeRuntime {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  /// N KiB of dynamic shared memory, which no argument changes.
+  /// Adds a template with N KiB of dynamic shared memory, which no argument changes.
   static void add_fixed(Service& service) {
     add(service, "fixed", "[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\nsmem = \"N * 1024\"\n",
         "template <int N> __global__ void f() {}");

@@ -1,4 +1,4 @@
-// The same templates on a device of compute capability 8.0: no attribute that it does not know.
+// Geometry on a device of compute capability 8.0: launches have no attribute that the device does not know.
 #include "runtime/fake_runtime.hpp"
 
 namespace kiln::testing {

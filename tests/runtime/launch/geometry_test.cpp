@@ -1,5 +1,5 @@
-// Geometry: grid, block, shared memory and attributes are what the manifests say, on sm_90. (sm_80:
-// geometry_sm80_test.cpp)
+// Geometry on sm_90: grid, block, shared memory and attributes are what the manifests say.
+// geometry_sm80_test.cpp has sm_80.
 #include <atomic>
 #include <barrier>
 #include <thread>
@@ -12,7 +12,7 @@ namespace {
 class Geometry : public FakeRuntime {
  protected:
   static constexpr std::uintptr_t kOut = 0x1000000, kIn = 0x2000000, kWeight = 0x3000000;
-  // What a manifest's defaults would choose is given, so that tuning a template moves no test.
+  // Every tuned parameter is given, so that a new default of a manifest changes no test.
   kiln_fake_launch rms_norm(Service& service, int H, int VEC, int THREADS, int ROWS, int rows) {
     const Kernel k = service.open("rms_norm")
                          .get({{"T", "bf16"}, {"H", H}, {"VEC", VEC}, {"THREADS", THREADS}, {"ROWS", ROWS}});

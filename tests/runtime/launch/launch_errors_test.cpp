@@ -1,5 +1,4 @@
-// Launching and loading where the driver cannot: each error names CUDA_ERROR_*, what was being done, and what
-// to do about it.
+// The driver refuses a launch or a load. Each error names CUDA_ERROR_*, the failed action, and what to do.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,7 +26,7 @@ class LaunchErrors : public FakeRuntime {
     EXPECT_EQ(cu().cuCtxCreate(&out, 0, 0), 0);
     return out;
   }
-  /// From a thread that has none current, so that it stays current here.
+  /// Destroys the context in another thread, so that it stays current in this thread.
   static void destroy_behind_our_back(toolchain::CUcontext context) {
     std::thread([&] { EXPECT_EQ(cu().cuCtxDestroy(context), 0); }).join();
   }
@@ -91,7 +90,7 @@ TEST_F(LaunchErrors, InADestroyedContextSayToOpenAgain) {
   expect_error(Errc::driver, {"launching rms_norm", "CUDA_ERROR_INVALID_HANDLE", "destroyed"},
                [&] { RmsNormCall()(k); });
   EXPECT_NO_THROW(RmsNormCall()(rms_norm())) << "in the context that lives";
-  service_.reset();  // unloads what was loaded for the destroyed one as well
+  service_.reset();  // also unloads kernels of the destroyed context
   EXPECT_EQ(kiln_fake_live("library"), 0u);
 }
 
@@ -104,7 +103,7 @@ TEST_F(LaunchErrors, AfterTheDriversEndSayThatTheProcessExits) {
   expect_error(Errc::driver, {"CUDA_ERROR_DEINITIALIZED (4)", "exiting"}, [&] { t.get(Dtype::f16, 4096); });
 }
 
-/// Runs `body` in a forked child, which must end well: what it expects fails the parent's test.
+/// Runs `body` in a forked child. A failed expectation in the child fails the parent's test.
 template <class Body>
 void in_child(Body&& body) {
   const pid_t child = ::fork();

@@ -1,5 +1,5 @@
-// Launch arguments: which value reaches which slot in which width, and what is refused before the driver is
-// asked.
+// Launch arguments: the value and the width that reach each argument, and calls that are
+// refused before the driver.
 #include <optional>
 
 #include "runtime/fake_runtime.hpp"
@@ -18,7 +18,7 @@ struct Sixteen {
 class Launch : public FakeRuntime {
  protected:
   Kernel rms_norm() { return service().open("rms_norm").get(Dtype::bf16, 4096); }
-  /// A kernel of every argument type.
+  /// A kernel that has an argument of every type.
   Kernel probe() {
     add(service(), "probe",
         argument_toml("p", "ptr<f32>") + argument_toml("i", "i32") + argument_toml("l", "i64") +
@@ -29,7 +29,8 @@ class Launch : public FakeRuntime {
         "float x, double d, Twelve s) { *p = i + l + u + v + x + d + s.a[0]; }");
     return service().open("probe").get();
   }
-  /// Trailing optional arguments of each kind: doubled reads another argument, early one that comes later.
+  /// A kernel with trailing optional arguments of each kind: `doubled` defaults to an expression of another
+  /// argument, `early` to one of a later argument.
   Kernel optional() {
     add(service(), "optional",
         argument_toml("out", "ptr<f32>") + argument_toml("n", "i32") +

@@ -1,4 +1,4 @@
-// A wrong memo may cost a hit, and never reaches a record (DESIGN 4).
+// A wrong memo may cost a hit, but never reaches a record.
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -16,7 +16,7 @@ using runtime::Service;
 
 class MemoTest : public ServiceTest {
  protected:
-  /// A memo that `falsify` makes wrong costs a hit at most.
+  /// Expects that a memo which `falsify` makes wrong costs at most a hit.
   void expect_harmless(const std::string& name, const std::function<void(const std::string&)>& falsify);
 };
 
@@ -46,7 +46,7 @@ void MemoTest::expect_harmless(const std::string& name,
   EXPECT_EQ(fresh.image->key.toolchain, honest.toolchain) << "compiled under the key of the real headers";
 }
 
-/// Every remembered digest becomes another: what a stale memo would look like.
+/// Changes every remembered digest, as in a stale memo.
 TEST_F(MemoTest, AWrongMemoNeverReachesARecord) {
   expect_harmless("headers", [&](const std::string& memo_file) {
     std::filesystem::remove(memo_file + ".closures");
@@ -65,7 +65,7 @@ TEST_F(MemoTest, AWrongTraceNeverReachesARecord) {
     const std::string file = memo_file + ".closures";
     const auto head = base::read_file(file);
     ASSERT_TRUE(head) << "no trace was kept";
-    Digest key;  // of the first entry: behind magic, checksum, boot id and count
+    Digest key;  // the first entry's; it follows magic, checksum, boot id and count
     std::memcpy(key.bytes.data(), head->bytes.data() + 8 + 8 + 4 + 36 + 4, key.bytes.size());
     source::ClosureMemo memo(file);
     const auto trace = memo.find(key);

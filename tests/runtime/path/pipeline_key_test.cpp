@@ -1,5 +1,5 @@
-// What the path publishes under a key and what it does not, and faults of the store, which cost the caller
-// nothing.
+// Images that the path publishes under a key, images that it does not publish, and faults of the store, which
+// cost the caller nothing.
 #include <fstream>
 
 #include "base/log.hpp"
@@ -71,13 +71,14 @@ TEST_F(PipelineKeyTest, AHeaderThatAppearsEarlierDuringTheCompileIsServedButNotP
   tree_.write("late/late.h", "#define VALUE 1\n");
   std::filesystem::create_directories(tree_.at("early"));
   {
-    // A store that is not empty has no worker before the first miss: the file appears after the first scan.
+    // With records in the store no worker starts before the first miss: the file
+    // appears after the first scan.
     tree_.write("t/other.toml", small_manifest("other"));
     tree_.write("t/other.cu", small_source("", "out[i] = T(N);"));
     Service normal(options());
     compile(normal, "other", {Dtype::f32, 7});
   }
-  // A worker that puts the file into the earlier directory before it compiles.
+  // This worker puts the file into the earlier directory before it compiles.
   const std::string worker =
       tree_.write("worker", "#!/bin/sh\nprintf '#define VALUE 2\\n' > " + tree_.at("early/late.h") +
                                 "\nexec " KILN_BINARY_DIR "/kiln-worker \"$@\"\n");
@@ -206,7 +207,7 @@ TEST_F(PipelineKeyTest, ADamagedRecordIsAMissAndIsHealed) {
     Service service(options());
     key = compile(service, "scale", {Dtype::f32, 7}).image->key;
   }
-  // Flip bytes of the image in the file: the first place where the ELF magic stands behind the key's record.
+  // Overwrites bytes of the image, which is the first place in the file with the ELF magic.
   const std::string file = tree_.at("cache/v1/data.mdb");
   std::string bytes = base::read_file(file)->bytes;
   const auto elf = bytes.find(
@@ -232,7 +233,7 @@ TEST_F(PipelineKeyTest, WithoutAnyPlaceForAStoreTheKernelIsStillServed) {
   o.cache_dir = tree_.at("file/cache");
   std::vector<std::string> lines;
   base::set_log_sink([&](base::Level, std::string_view line) { lines.emplace_back(line); });
-  ::setenv("TMPDIR", tree_.path().c_str(), 1);  // the first step down
+  ::setenv("TMPDIR", tree_.path().c_str(), 1);  // the next place that is tried for a store
   {
     Service service(o);
     EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::compiled);

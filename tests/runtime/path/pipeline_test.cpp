@@ -1,5 +1,5 @@
-// The one path without a GPU: memory, disk, flight, compile, publish; who compiles, and what everybody is
-// told.
+// The path without a GPU: memory, disk, flight, compile, publish. Tests check which caller compiles,
+// and each caller's outcome.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ TEST_F(PipelineTest, SixtyFourThreadsAskingForOneColdKeyCompileOnce) {
 }
 
 TEST_F(PipelineTest, ProcessesAskingForOneColdKeyCompileOnce) {
-  // Every child has a service of its own; children tell by their exit status whether they compiled.
+  // Every child has its own service. Its exit status says whether the child compiled.
   std::vector<pid_t> children;
   for (int i = 0; i < 8; ++i) {
     const pid_t pid = ::fork();
@@ -151,7 +151,8 @@ TEST_F(PipelineTest, ATemplateFromMemoryTakesTheSamePath) {
   }
 }
 
-/// A miss of `scale T=f32 N=<n>` is refused, with a plan file that asks for exactly that.
+/// Expects that a miss of `scale T=f32 N=<n>` is refused, and that the error has a
+/// plan with exactly that row.
 void expect_refused_with_a_plan(const std::function<void()>& ask, const std::string& n) {
   try {
     ask();

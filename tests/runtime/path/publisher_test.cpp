@@ -1,5 +1,5 @@
-// The publisher: a bounded queue, one thread, the flight lock held until the commit, and nobody who waits for
-// a disk that hangs.
+// The publisher: a bounded queue, one thread, and the flight lock held until the commit. No caller
+// waits for a disk that hangs.
 #include "runtime/path/publisher.hpp"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ class PublisherTest : public FlightFixture {
   }
   void TearDown() override { base::set_log_sink({}); }
 
-  /// As a stopped process that is inside a write.
+  /// Locks the gate like a process that was stopped inside a write.
   cache::RangeLock hang() {
     return std::move(*cache::RangeLock::acquire(gate_.get(), cache::kGateOffset + 2,
                                                 cache::RangeLock::Mode::exclusive, in(1s)));
@@ -137,7 +137,7 @@ TEST_F(PublisherTest, ItsEndWaitsTwoSecondsForAPutThatHangsAndLeavesItBehind) {
   publisher.reset();
   EXPECT_GE(ms_since(start), 1700);
   EXPECT_LT(ms_since(start), at_most(3500));
-  held.release();  // what was left behind still lands
+  held.release();  // the records that were left in the queue still reach the store
   EXPECT_TRUE(eventually([&] { return counters_->puts == 2; }));
   EXPECT_TRUE(holds(*store_, 1) && holds(*store_, 2));
   EXPECT_EQ(flights()->take(key_of(1), in(1s)).end, cache::FlightFile::End::taken);
@@ -161,7 +161,7 @@ TEST_F(PublisherTest, AForkedChildHasAQueueOfItsOwn) {
   give(*publisher, 1);
   EXPECT_EQ(cache::test::in_child([&] {
               const auto start = base::Clock::now();
-              if (!publisher->flush()) return 1;  // of nothing
+              if (!publisher->flush()) return 1;  // the queue is empty
               publisher.reset();
               return ms_since(start) < 1000 ? 0 : 2;
             }),

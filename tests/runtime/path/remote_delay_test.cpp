@@ -1,5 +1,5 @@
-// What a server that fails adds to each kernel: no more than the deadlines while it is asked, nothing while
-// it is left alone. KILN_SOAK_KERNELS=100 for figures.
+// The delay that a failing server adds to each kernel: at most the deadlines while the server is asked, and
+// nothing while the breaker is open. KILN_SOAK_KERNELS=100 gives figures.
 #include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/tier.hpp"
 #include "runtime/path/remote_fixture.hpp"
@@ -28,8 +28,8 @@ class BrokenServers : public RemoteTest {
                 more.c_str());
   }
 
-  /// Of one engine, which leaves the server alone after three failures. Beyond the compile, so with what a
-  /// miss costs without a tier.
+  /// Compiles all kernels in one engine, which stops asking the server after three failures. Prints the delay
+  /// beyond the compile, which includes the cost of a miss without a tier.
   kiln_stats compile_all(const std::string& what, const std::string& url) {
     Options o = node("a", url);
     if (url.empty()) o.remote_mode.clear(), o.remote_sign.clear();
@@ -56,7 +56,7 @@ class BrokenServers : public RemoteTest {
     EXPECT_LT(delays.at(1), 5000) << what << ": and not the budget of 60 s";
     return s;
   }
-  /// Of engines that have asked nobody yet: what the tier itself costs.
+  /// Prints the delay of the tier alone, for engines that have asked no server before.
   static void first_asks(const std::string& what, const std::string& url) {
     const trust::SecretKey made = trust::SecretKey::generate();
     const auto signer = std::make_shared<const trust::SigningKey>(made.public_key().id, made.bytes());
@@ -93,7 +93,7 @@ class BrokenServers : public RemoteTest {
     ended = true;
     thread.join();
   }
-  /// Every kernel is compiled, and each asks the tier in vain.
+  /// Expects that every kernel misses the tier, for one reason each, and is compiled.
   kiln_stats every_kernel_is_served(const std::string& what, const std::string& url) {
     const kiln_stats s = compile_all(what, url);
     EXPECT_EQ(missed(s) + s.remote_miss_absent + s.remote_rejected_schema + s.remote_rejected_key +
@@ -208,10 +208,10 @@ TEST_F(BrokenServers, AnswersNothingAfterTheFirstLook) {
   });
   every_kernel_is_served("no answer to the lease", server.url());
 }
-/// As far away as that: all that came at once is answered at once.
+/// A server 100 ms away: commands that arrive together are answered together, after one delay.
 TEST_F(BrokenServers, AnswersJustInTime) {
   BadServer server([](Peer& peer) {
-    bool same = false;  // exchange: GET follows SET, HSET follows SET
+    bool same = false;  // the command belongs to the same exchange: GET and HSET follow SET
     for (auto words = peer.command(); !words.empty(); words = peer.command()) {
       if (!same && !peer.wait(100ms)) return;
       same = words[0] == "SET";
@@ -220,7 +220,7 @@ TEST_F(BrokenServers, AnswersJustInTime) {
   });
   every_kernel_is_served("100 ms away", server.url());
 }
-/// What a failover does: reads are answered, writes wait.
+/// A server in a failover answers reads, and lets writes wait.
 TEST_F(BrokenServers, WritesArePaused) {
   if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
   RedisServer server;

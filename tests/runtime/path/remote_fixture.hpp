@@ -1,4 +1,4 @@
-// Services that are nodes of a fleet: cache directories of their own, one key.
+// Services that are nodes of a fleet: each has a cache directory of its own, and all share one signing key.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class RemoteTest : public ServiceTest {
   }
 };
 
-/// Milliseconds, of each kernel.
+/// The delays of kernels in milliseconds, and their quantiles.
 struct Delays {
   std::vector<double> ms;
   double p99() { return at(0.99); }

@@ -1,5 +1,6 @@
-// An engine that is cut off from the fleet's server: every kernel is served, its stats say so, and the tier
-// is used again by itself. KILN_SOAK_PARTITION_S=60 for a long one, with its healing, and figures.
+// An engine is cut off from the fleet's server. Every kernel is served, the stats show the outage,
+// and the tier is used again without a restart. KILN_SOAK_PARTITION_S=60 makes a long outage with
+// recovery, and prints figures.
 #include <atomic>
 #include <thread>
 
@@ -35,7 +36,7 @@ class EnginePartition : public RemoteTest {
   }
   std::string url() const { return "redis://" + servers_->address() + ':' + std::to_string(server_->port()); }
 
-  /// Compiles what has not been wanted yet. Milliseconds beyond the compile.
+  /// Compiles a new specialisation. Returns the milliseconds beyond the compile.
   double one_more(Service& service) {
     const auto start = base::Clock::now();
     const auto got = compile(service, "scale", {Dtype::f32, ++last_});
@@ -54,7 +55,7 @@ class EnginePartition : public RemoteTest {
   int last_ = 0;
 };
 
-/// The tier's states as they come and go.
+/// Records the changes of the tier's state.
 class Watch {
  public:
   explicit Watch(Service& service) : began_(base::Clock::now()) {
@@ -117,7 +118,7 @@ TEST_F(EnginePartition, EveryKernelIsServedAndTheTierIsUsedAgain) {
 
   watch.note("healed");
   a_->plug();
-  if (!soak) return;  // the breaker takes half a minute
+  if (!soak) return;  // the breaker needs half a minute to close
   const auto healed = base::Clock::now();
   const std::uint64_t stored = stats_of(service).remote_puts;
   while (stats_of(service).remote_puts == stored && base::Clock::now() - healed < 120s) {

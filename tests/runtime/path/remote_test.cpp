@@ -1,4 +1,5 @@
-// The fleet's tier within an engine: whatever the server does, every kernel is served, within the deadlines.
+// The fleet's tier in an engine: for every behaviour of the server, each kernel is
+// served within the deadlines.
 #include <sys/wait.h>
 
 #include <csignal>
@@ -60,7 +61,7 @@ TEST_F(Redis, TheBreakersStatesAreSeenInStats) {
 }
 
 TEST_F(Redis, AFullServerTakesNothingAndTheKernelIsServed) {
-  RedisServer server({"--maxmemory", "1", "--maxmemory-policy", "noeviction"});  // full of itself
+  RedisServer server({"--maxmemory", "1", "--maxmemory-policy", "noeviction"});  // full without any key
   Service service(node("a", server.unix_url()));
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
   EXPECT_TRUE(service.core().path().flush(base::Deadline::after(10s)));
@@ -124,7 +125,7 @@ TEST_F(Redis, AFlushedServerIsFilledAgain) {
   EXPECT_EQ(compile(c, "scale", {Dtype::f32, 1}).outcome, Outcome::remote);
 }
 
-/// As another node would hold it.
+/// Takes the key's lease like another node.
 void hold_lease(fleet::Client& client, const Key& key, int milliseconds) {
   const auto answer = client.call(
       fleet::Command{
@@ -255,7 +256,7 @@ TEST_F(Redis, ASealedServicesPrepareFetchesAndItsGetDoesNot) {
   o.mode = Mode::sealed;
   Service sealed(o);
   EXPECT_THROW(compile(sealed, "scale", {Dtype::f32, 1}), Error);
-  // Bytes are no measure: the miss is being reported.
+  // Bytes are not compared, as the tier's thread reports the miss to the server meanwhile.
   const auto asked = stats_of(sealed);
   EXPECT_EQ(asked.remote_hits + asked.remote_miss_absent + asked.remote_miss_timeout +
                 asked.remote_miss_unreachable + asked.remote_miss_refused + asked.remote_miss_protocol +

@@ -1,5 +1,4 @@
-// Whose record may be served (DESIGN 4): the slim production image, foreign toolchains, and what they must
-// never be given.
+// Records of other toolchains: when they may be served, as on a slim production image, and when never.
 #include "compile/key/key.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"

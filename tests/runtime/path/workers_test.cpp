@@ -1,4 +1,4 @@
-// Workers as a service uses them: only when needed, shared by the host's processes, never run into blindly.
+// Compile workers of a service start only when needed, share the host's slots, and are not restarted blindly.
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -103,7 +103,7 @@ TEST_F(WorkersTest, ACrashIsSaidAgainForAWhileAndThenTriedAgain) {
   EXPECT_GT(starts(), first);
 }
 
-/// 3 processes with room for 4 compiles each, on a host of as many slots as it has cores (at least 4 here).
+/// Three processes may run 4 compiles each. The host has as many slots as cores, and at least 4.
 TEST_F(WorkersTest, ProcessesOfAHostShareItsSlots) {
   constexpr int kProcesses = 3, kJobs = 4, kKeys = 8;
   struct Shared {
@@ -159,7 +159,7 @@ TEST_F(WorkersTest, ProcessesOfAHostShareItsSlots) {
     EXPECT_EQ(status, 0);
   }
   EXPECT_GE(shared->most, 2) << "they do run side by side";
-  // Each sample of another process may be 200 us old: one more may be seen than ran.
+  // A sample of another process may be 200 us old, so each process may be counted one too high.
   EXPECT_LE(shared->most, slots + slots / 4 + kProcesses - 1) << "12 could run without shared slots";
   std::printf("FIGURES %d processes with %d jobs each: at most %d compiles at once, %d slots\n", kProcesses,
               kJobs, shared->most.load(), slots);

@@ -1,4 +1,4 @@
-// Calls at the edges: the seal, deadlines, forks, the C ABI.
+// Edge cases of calls: the seal, deadlines, forks, the C ABI.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -194,7 +194,7 @@ TEST_F(CallEdges, AnOnProgressThatEndsItsPreparationOutlivesItsCall) {
   o.on_progress = [&, keep = std::move(sentinel)](const Progress&) {
     while (!have) std::this_thread::yield();
     p.reset();
-    alive = watch.expired() ? 0 : 1;  // what this function has captured
+    alive = watch.expired() ? 0 : 1;  // 1: the callback's captures are still alive
     told = true;
   };
   p = service.prepare("[[prewarm]]\ntemplate = \"s\"\nN = [1]\n", o);

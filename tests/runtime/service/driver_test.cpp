@@ -1,5 +1,5 @@
-// The runtime against a driver, the fake one (here) and the real one (label gpu): captures in every mode,
-// several devices, contexts made and destroyed by the caller, a device that is busy.
+// The runtime on the fake driver, and on the real driver (label gpu): captures in every mode, several
+// devices, contexts that the caller makes and destroys, a busy device.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -81,7 +81,7 @@ class DriverTest : public ::testing::Test {
   }
   static const toolchain::Driver& cu() { return *toolchain::Driver::get(); }
   static void use(toolchain::CUcontext context) { ASSERT_EQ(cu().cuCtxSetCurrent(context), 0); }
-  /// Computes: the fake driver only records.
+  /// True on the real driver, where kernels compute. The fake driver only records launches.
   static bool is_real() { return std::getenv("KILN_TEST_FAKE") == nullptr; }
   static int* alloc() {
     toolchain::CUdeviceptr out = 0;
@@ -181,7 +181,7 @@ TEST_F(DriverTest, OneServiceServesTwoDevices) {
 TEST_F(DriverTest, ContextsOfOneDeviceHaveTheirOwnFunctions) {
   const Kernel in_primary = service_->open("add").get(1);
   toolchain::CUcontext made = nullptr;
-  ASSERT_EQ(cu().cuCtxCreate(&made, 0, 0), 0);  // and makes it current
+  ASSERT_EQ(cu().cuCtxCreate(&made, 0, 0), 0);  // also makes the context current
   const Kernel in_made = service_->open("add").get(1);
   EXPECT_NE(in_made.function(), in_primary.function());
   int* memory = alloc();
@@ -209,7 +209,7 @@ TEST_F(DriverTest, AContextThatIsDestroyedUnderUsIsAClearErrorAndItsSuccessorWor
   EXPECT_NE(said.find("CUDA_ERROR_"), std::string::npos) << said;
   EXPECT_NE(said.find("add N=2"), std::string::npos) << said;
   std::printf("a get in a destroyed context: %s\n", said.c_str());
-  ASSERT_EQ(cu().cuCtxCreate(&made, 0, 0), 0);  // often at the old one's address
+  ASSERT_EQ(cu().cuCtxCreate(&made, 0, 0), 0);  // often at the destroyed context's address
   const KernelTemplate anew = service_->open("add");
   const Kernel fresh = anew.get(1);
   EXPECT_NE(fresh.handle(), stale.handle());
@@ -217,7 +217,7 @@ TEST_F(DriverTest, AContextThatIsDestroyedUnderUsIsAClearErrorAndItsSuccessorWor
   fresh(nullptr, memory, kCount);
   expect_all(memory, 1);
   use(primary_);
-  service_.reset();  // unloads what a dead context had, quietly
+  service_.reset();  // unloads the dead context's kernels without an error
   EXPECT_EQ(cu().cuCtxDestroy(made), 0);
 }
 
@@ -234,13 +234,13 @@ TEST_F(DriverTest, AThreadWithoutAContextGetsReadyKernelsAndMakesThemAsynchronou
   }).join();
 }
 
-/// Under a kernel that occupies every multiprocessor for 3 s: what is ready goes on, and a caller with a
-/// deadline is not held, whatever the driver does with the load.
+/// A kernel occupies every multiprocessor for 3 s. Ready kernels still launch, and a caller with a deadline
+/// returns in time, even if the driver blocks the load.
 TEST_F(DriverTest, ABusyDeviceHoldsNeitherReadyLaunchesNorCallersWithADeadline) {
   if (!is_real()) GTEST_SKIP() << "the fake driver is never busy";
   const KernelTemplate t = service_->open("add");
   const Kernel ready = t.get(1);
-  t.compile(2), t.compile(3);  // what is measured is the load
+  t.compile(2), t.compile(3);  // so that only the loads are measured
   const Kernel spin = service_->open("spin").get(3000);
   CUstream busy = nullptr, other = nullptr;
   ASSERT_EQ(cu().cuStreamCreate(&busy, kNonBlocking), 0);

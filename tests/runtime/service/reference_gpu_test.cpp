@@ -1,6 +1,5 @@
-// The references of the shipped templates against double arithmetic on the CPU, at small sizes; what `kiln
-// run --check` trusts. The kernels themselves are compared in the same go, so that a fault of both cannot
-// hide.
+// Compares the references of the shipped templates, which `kiln run --check` trusts, with double arithmetic
+// on the CPU at small sizes. The kernels are compared, too, so that a fault of both cannot hide.
 #include "templates/kernel_fixture.hpp"
 
 namespace kiln::testing {
@@ -120,7 +119,7 @@ TEST_F(ReferenceTest, SoftmaxAgreesWithTheCpuWithTemperatureAndLog) {
           want[at(i)] = log ? v - std::log(sum) : std::exp(v) / sum;
         }
       }
-      if (log && h == 1) continue;  // all zeros: no relative error
+      if (log && h == 1) continue;  // the result is all zeros and has no relative error
       const Pair k = get("softmax", {{"T", Dtype::bf16}, {"H", h}, {"LOG", log}});
       const DeviceArray dx(*driver_, bits);
       const DeviceArray out(*driver_, std::vector<std::uint16_t>(n, 0xffff));

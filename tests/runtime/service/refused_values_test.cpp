@@ -1,4 +1,4 @@
-// Hits: kernels for values that get refuses, and none for what is ready.
+// Values that get() refuses never match a ready kernel.
 #include <limits>
 
 #include "runtime/core_fixture.hpp"

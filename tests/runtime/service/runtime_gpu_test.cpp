@@ -1,5 +1,5 @@
-// On a GPU: what the fake driver can only promise. Numbers of the shipped templates are compared by
-// examples/engine and `kiln run --check`.
+// Behaviour that needs a GPU. examples/engine and `kiln run --check` compare the results
+// of the shipped templates.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -38,7 +38,7 @@ class RuntimeGpu : public ::testing::Test {
     if (stream_) cu().cuStreamDestroy(stream_);
     if (context_) cu().cuDevicePrimaryCtxRelease(0);
   }
-  /// With a template that adds N to each element, through dynamic shared memory.
+  /// Makes a service with a template that adds N to each element through dynamic shared memory.
   void make_service() {
     service_.reset();
     service_.emplace(options());
@@ -67,7 +67,7 @@ class RuntimeGpu : public ::testing::Test {
   KernelTemplate add() { return service_->open("add"); }
   int* memory() const { return reinterpret_cast<int*>(memory_); }
   void zero() { cu().check(cu().cuMemsetD8(memory_, 0, kCount * sizeof(int)), "cuMemsetD8"); }
-  /// Every element after all work on the stream.
+  /// Expects this value in every element after all work on the stream.
   void expect_all(int value) {
     std::vector<int> got(kCount);
     cu().check(cu().cuStreamSynchronize(stream_), "cuStreamSynchronize");

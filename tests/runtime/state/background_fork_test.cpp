@@ -1,4 +1,4 @@
-// Forks: a child that uses its parent's service in the background and ends it.
+// A forked child uses its parent's service in the background and destroys it.
 #include <thread>
 
 #include "kiln/error.hpp"
@@ -35,7 +35,7 @@ TEST_F(BackgroundFork, AChildThatEndsItsParentsServiceLeavesNoThread) {
               scale.prefetch(std::vector<Value>{Dtype::f32, 1});
               std::this_thread::sleep_for(100ms);
               service.reset();
-              // Done with its work, it leaves on its own.
+              // The background thread ends by itself after its work.
               const auto left = [] {
                 for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
                   std::ifstream in(task.path() / "comm");

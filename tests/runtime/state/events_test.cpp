@@ -1,4 +1,4 @@
-// What an engine is told, when, and what its callback may do.
+// Events: which events an engine gets, when, and which calls its callback may make.
 #include "runtime/core_fixture.hpp"
 #include "support/child.hpp"
 
@@ -128,7 +128,7 @@ TEST_F(EventsOf, AnotherProcessesCompileIsWaitedForAndSaidSo) {
   o.on_event = told_.listener();
   Service service(o);
   small(service, "s");
-  // Who holds the flight's lock says so on the board.
+  // The holder of the flight's lock has written its key to the board.
   EXPECT_TRUE(comes_true([&] {
     std::ifstream in("/dev/shm/" + flight_name(o.cache_dir) + ".board");
     const std::string text{std::istreambuf_iterator<char>(in), {}};

@@ -1,4 +1,4 @@
-// A service in forked children: nothing that a thread of the parent held at the fork is waited for.
+// A service in forked children: a child never waits for anything that a parent's thread held at the fork.
 #include <atomic>
 #include <cstdio>
 #include <functional>
@@ -21,7 +21,7 @@ int setting(const char* name, int otherwise) {
   return text ? std::atoi(text) : otherwise;
 }
 
-/// Threads that do something over and over until this goes.
+/// Threads that repeat their work until this object is destroyed.
 class Hammers {
  public:
   explicit Hammers(std::vector<std::function<void(int)>> works) {
@@ -57,7 +57,7 @@ class ForkTest : public ServiceTest {
     ServiceTest::SetUp();
     for (const char* name : {"scale", "other"}) {
       std::string manifest = small_manifest(name);
-      manifest.replace(manifest.find("1024]"), 5, "100000000]");  // N: as many kernels as there is time for
+      manifest.replace(manifest.find("1024]"), 5, "100000000]");  // values of N for any number of kernels
       tree_.write("t/" + std::string(name) + ".toml", manifest);
     }
     tree_.write("t/other.cu", small_source("#include \"a.h\"\n", "out[i] = T(N - VALUE);"));
@@ -71,7 +71,7 @@ class ForkTest : public ServiceTest {
   static bool is_hit(Outcome outcome) { return outcome == Outcome::memory || outcome == Outcome::disk; }
 };
 
-/// What a child does with the service that it inherits. 0: all is well.
+/// Uses the inherited service in a child. Returns the child's exit status; 0 is success.
 int use(Service& service, int fork, bool compiles) {
   if (!std::freopen("/dev/null", "w", stderr)) return 90;  // the child's log
   const auto arch = "sm_90a";
@@ -112,7 +112,7 @@ TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
         [&](int) { hit("other"); },
         [&](int turn) {
           compile(*service, "scale", {Dtype::f32, 1000 + turn});
-        },  // real, one after another
+        },  // real compiles, one after another
         [&](int) {
           const auto unit =
               source::instantiate(service->catalog().open("other"),
@@ -156,7 +156,7 @@ TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
       << "what a child compiled is in the store";
 }
 
-/// Nothing of the service is there yet when the fork comes, or only just: toolkit, places, layers, flights.
+/// The fork happens before or while the service first makes its toolkit, places, layers and flights.
 TEST_F(ForkTest, AForkInTheMiddleOfAServicesFirstUseLeavesTheChildItsOwn) {
   if (cannot_fork_busy()) GTEST_SKIP() << cannot_fork_busy();
   const int forks = setting("KILN_SOAK_FORKS", 200) / 2;

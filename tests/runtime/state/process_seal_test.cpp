@@ -1,4 +1,4 @@
-// The seal of a process, which is for good: each test has a process of its own.
+// The seal of a process. It is final, so each test runs in a new process.
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -16,7 +16,7 @@ constexpr auto kNotReady = static_cast<kiln_status>(Errc::not_ready);
 
 class ProcessSeal : public Core {
  protected:
-  void SetUp() override {}  // in the child: a driver is no good after a fork
+  void SetUp() override {}  // happens in the child: the CUDA driver does not work after a fork
   void TearDown() override {}
   template <class Body>
   void alone(Body&& body) {
@@ -231,12 +231,12 @@ TEST_F(ProcessSeal, ASealedProcessStartsNoCompiler) {
   });
 }
 
-/// How many of 100 steps a thread does that may make no system call: seccomp ends it at its first.
+/// The number of 100 steps that a thread completes under seccomp, which kills it at its first system call.
 template <class Body>
 int steps_without_system_calls(Body&& body) {
   std::atomic<int> steps{0};
   std::thread([&] {
-    body(-1);  // what the first call allocates is there afterwards
+    body(-1);  // the first call allocates memory; later calls reuse it
     if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) {
       steps = -1;
       return;

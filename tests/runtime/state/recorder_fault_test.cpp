@@ -1,4 +1,4 @@
-// A record stays a plan whatever happens to its writers, its disk and its lock.
+// A record stays a valid plan after any fault of its writers, its disk or its lock.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -31,12 +31,13 @@ TEST_F(RecorderTest, ATornEndIsHealedByTheNextWriterWhereverItWasTorn) {
     source::PlanNotes notes;
     const Rows expected = size < first ? Rows{3} : size < whole.size() ? Rows{1, 3} : Rows{1, 2, 3};
     ASSERT_EQ(rows(&notes), expected) << size;
-    // What ends with a whole line may be somebody's own: it stays, and does not count.
+    // A rest that ends with a whole line may be a user's own text: it stays, and is ignored.
     const bool cut_in_a_line = size == 0 || whole[size - 1] != '\n';
     EXPECT_TRUE(notes.ignored.empty() || !cut_in_a_line) << size;
   }
   for (const std::size_t size : {std::size_t{1}, std::size_t{8}, first - 20, first + 5, whole.size() - 30}) {
-    std::string torn = whole.substr(0, size) + std::string(4096, '\0');  // a size that reached the disk first
+    std::string torn =
+        whole.substr(0, size) + std::string(4096, '\0');  // the size was stored before the data
     base::write_file(file_, torn);
     Recorder recorder(file_);
     record(recorder, 3);
@@ -99,7 +100,7 @@ TEST_F(RecorderTest, APlaceThatCannotBeWrittenIsOneWarning) {
   const std::string fifo = tree_.at("fifo"), directory = tree_.at("directory");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   ASSERT_EQ(::mkdir(directory.c_str(), 0700), 0);
-  const std::string full = tree_.at("full");  // each place warns once in a process: no name of another run
+  const std::string full = tree_.at("full");  // a new name, as each path warns once in a process
   ASSERT_EQ(::symlink("/dev/full", full.c_str()), 0);
   std::size_t expected = 0;
   for (const std::string& place : {tree_.at("missing/record"), fifo, directory, full}) {
@@ -149,7 +150,7 @@ TEST_F(RecorderTest, AForkedChildDoesNotInheritALockedMutex) {
   std::atomic<bool> waiting{false};
   std::thread waiter([&] {
     waiting = true;
-    record(recorder, 2);  // inside its mutex until the lock's deadline
+    record(recorder, 2);  // holds the recorder's mutex until the lock's deadline
   });
   while (!waiting) std::this_thread::yield();
   std::this_thread::sleep_for(20ms);

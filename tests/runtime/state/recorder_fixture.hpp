@@ -1,4 +1,4 @@
-// One record in a temporary directory, written by this process and by children of it.
+// One record in a temporary directory, written by this process and by its children.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class RecorderTest : public ::testing::Test {
   }
   ~RecorderTest() override { base::set_log_sink(nullptr); }
 
-  /// A child has a log of its own.
+  /// Collects this process's log lines. A child calls it again for its own log.
   void listen() {
     base::set_log_sink([this](base::Level, std::string_view line) {
       const std::lock_guard lock(lines_mutex_);

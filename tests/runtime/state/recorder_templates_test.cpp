@@ -1,4 +1,4 @@
-// Templates from memory beside a record.
+// Templates from memory are written to files beside a record.
 #include "runtime/service/service.hpp"
 #include "runtime/service_fixture.hpp"
 #include "runtime/state/recorder_fixture.hpp"
@@ -17,7 +17,7 @@ source::MemoryTemplate from_memory(const std::string& name, const std::string& b
 TEST_F(RecorderTest, TemplatesFromMemoryAreDumpedBesideIt) {
   source::Catalog engine({});
   const auto one = engine.add(from_memory("one", "out[i] = T(N);"));
-  const auto two = engine.add(from_memory("two", "out[i] = T(N + 1);"));  // of the same source name
+  const auto two = engine.add(from_memory("two", "out[i] = T(N + 1);"));  // with the same source name
   Recorder recorder(file_);
   recorder.record(*one, resolved(*one, 1));
   recorder.record(*two, resolved(*two, 2));

@@ -1,4 +1,4 @@
-// KILN_RECORD: one file, written by many, that is a plan.
+// KILN_RECORD: one file that many processes write, and that is a plan.
 #include "runtime/state/recorder.hpp"
 
 #include <algorithm>

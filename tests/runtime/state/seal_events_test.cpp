@@ -1,4 +1,4 @@
-// What a seal does in each mode, and what each mode tells of misses after it.
+// The effect of a seal in each mode, and the events of misses after the seal.
 #include "runtime/core_fixture.hpp"
 #include "support/child.hpp"
 
@@ -7,7 +7,7 @@ namespace {
 
 class Seal : public Core {
  protected:
-  /// What `body` logs in a process of its own: there, nothing has been said before.
+  /// The lines that `body` logs in a new process, where no warning has been logged before.
   template <class Body>
   std::vector<std::string> said_by(Body&& body) {
     const std::string file = tree_.at("said");

@@ -1,5 +1,5 @@
-// The vocabulary of the tests of tuned choices: a template with candidates, a choice as `kiln tune` would
-// store it, processes that take it.
+// The vocabulary of the tests of tuned choices: a template with candidates, a choice as `kiln tune` stores
+// it, and processes that use the choice.
 #pragma once
 
 #include <fcntl.h>
@@ -16,9 +16,9 @@ inline constexpr const char* kGpu = "Fake sm_90";
 
 class Tuned : public Core {
  protected:
-  void SetUp() override {}  // in the child: what a process has resolved holds until it ends
+  void SetUp() override {}  // process() sets up in a child: a process keeps its choices until it ends
   void TearDown() override {}
-  /// `body` in a process of its own.
+  /// Runs `body` in a new process.
   template <class Body>
   void process(Body&& body) {
     EXPECT_EQ(in_child([&] {
@@ -33,7 +33,7 @@ class Tuned : public Core {
               }),
               0);
   }
-  /// `more` goes into [template], `rule` is a [[require]].
+  /// Adds template t, with the tuned parameter B. `more` goes into [template], `rule` is a [[require]].
   static void tunable(Service& service, const std::string& more = "", const std::string& rule = "N > 0") {
     service.add_template(
         "format = 1\n[template]\nname = \"t\"\nsource = \"t.cu\"\ninstantiate = \"f<{N}, {B}>\"\n" + more +
@@ -46,7 +46,7 @@ class Tuned : public Core {
             "[launch]\ngrid = [\"1\"]\nblock = [\"B\"]\n",
         "template <int N, int B> __global__ void f(float* out) { out[threadIdx.x] = N * B; }\n");
   }
-  /// With the same arguments, and a parameter of the same name with another default.
+  /// Adds a template with the arguments of t, and a parameter of the same name with another default.
   static void generic(Service& service, const std::string& name = "generic") {
     service.add_template("format = 1\n[template]\nname = \"" + name +
                              "\"\nsource = \"g.cu\"\ninstantiate = \"g<{N}, {B}>\"\n"
@@ -56,7 +56,8 @@ class Tuned : public Core {
                              "[launch]\ngrid = [\"1\"]\nblock = [\"B\"]\n",
                          "template <int N, int B> __global__ void g(float* out) { out[0] = N + B; }\n");
   }
-  /// As `kiln tune` would for t N=n: the key is made from that of the default, which is compiled for it.
+  /// Stores a choice for t N=n as `kiln tune` would. Its key is made from the default's key,
+  /// which is compiled first.
   void choose(int n, const std::string& value, const std::string& device = kGpu) const {
     const auto store = cache::Store::open({.directory = tree_.at("cache")});
     compile::MadeKey made;
@@ -75,7 +76,7 @@ class Tuned : public Core {
     const cache::Record record{key.key, compile::encode(choice), key.text, {}};
     EXPECT_EQ(store->put(record, store->put_wait(), cache::Existing::replaced).put, cache::Put::stored);
   }
-  /// The gate of the cache, held as by a writer that was stopped in the middle.
+  /// Holds the cache's gate, like a writer that was stopped in the middle of a write.
   class Held {
    public:
     explicit Held(const std::string& cache) : fd_(::open((cache + "/v1/data.mdb").c_str(), O_RDWR)) {
@@ -101,7 +102,7 @@ class Tuned : public Core {
     std::ifstream in(tree_.at(file));
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  /// An engine that asks for N = 1 and writes down what it asked for.
+  /// Runs an engine that asks for N = 1 and records its requests in `file`.
   void record_one(const std::string& file) {
     process([&] {
       Options o = options();

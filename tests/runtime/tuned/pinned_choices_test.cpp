@@ -25,7 +25,7 @@ TEST(PinnedChoices, TheFirstAnswerHoldsAlsoThatThereIsNone) {
 }
 
 TEST(PinnedChoices, ThreadsThatAskAtOnceAgree) {
-  constexpr int kThreads = 8, kCalls = 3000;  // more than there are buckets
+  constexpr int kThreads = 8, kCalls = 3000;  // more calls than buckets
   std::vector<std::vector<const PinnedChoice*>> seen(kThreads);
   std::barrier start(kThreads);
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// Tuned choices in records, in the plan of what was missing, and after the seal.
+// Tuned choices in records, in plans of missing kernels, and after the seal.
 #include "runtime/tuned/fixture.hpp"
 
 namespace kiln::testing {
@@ -67,7 +67,7 @@ TEST_F(Tuned, ASealedMissLeavesOpenWhatNobodyDecided) {
     tree_.write("missing", service.missing());
     EXPECT_EQ(text_of("missing").find("B = \""), std::string::npos) << text_of("missing");
   });
-  // Whatever the choice is where the plan is made, the next start finds it.
+  // The next start uses the choice that is stored where the plan is prepared.
   for (const unsigned block : {128u, 64u}) {
     process([&] {
       if (block == 64) choose(1, "64");

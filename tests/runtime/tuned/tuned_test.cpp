@@ -1,4 +1,5 @@
-// A stored choice under a running process: who takes it, and that the first answer holds.
+// A choice that is stored while a process runs: which processes use it, and that a
+// process keeps its first answer.
 #include "runtime/tuned/fixture.hpp"
 
 namespace kiln::testing {
@@ -107,7 +108,7 @@ TEST_F(Tuned, ASealedServiceReadsNoDiskForIt) {
     service.seal();
     EXPECT_EQ(block_of(service, 1), 64u);
     expect_error(Errc::not_ready, {"sealed", "t N=2 B=128"}, [&] { service.open("t").get({{"N", 2}}); });
-    // The explicit exception may look, and the row is resolved as it would have been before.
+    // prepare() may look into the store after the seal. It resolves the row as a get before the seal would.
     service.prepare("[[prewarm]]\ntemplate = \"t\"\nN = 2\n").wait();
     EXPECT_EQ(block_of(service, 2), 64u);
   });

@@ -1,4 +1,4 @@
-// Who waits for a store that may have a choice, and what holds when it does not answer.
+// Which calls wait for a store that may have a choice, and which choice holds when the store does not answer.
 #include "runtime/tuned/fixture.hpp"
 #include "support/time_limit.hpp"
 
@@ -29,7 +29,7 @@ TEST_F(Tuned, NobodyWhoDoesNotWaitForAKernelWaitsForAStore) {
     generic(service, "slow");
     service.open("slow").get({{"N", 1}});
     const KernelTemplate t = service.open("t");
-    t.get({{"N", 9}, {"B", 128}});  // whose load is no part of this
+    t.get({{"N", 9}, {"B", 128}});  // a first load, which the test does not measure
     const CUstream stream = make_stream();
     ASSERT_EQ(cu().cuStreamBeginCapture(stream, 0), 0);
     std::optional<Future> later;
