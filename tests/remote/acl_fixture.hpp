@@ -1,4 +1,4 @@
-// A server with docs/fleet's files, and each of its users.
+// A Redis server with the configuration files of docs/fleet, and a client for each of its users.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,14 +30,14 @@ inline Key some_key(std::uint8_t number = 1) {
 inline const std::string kEntry = entry_key(some_key()), kLease = lease_key(some_key()),
                          kRows = rows_key(some_key().specialisation), kMissing(kMissingKey);
 
-/// As Valkey shows the scripts of rules; neither server tells capitals there.
+/// In small letters, as Valkey shows rules. Neither server distinguishes capitals in rules.
 inline std::string small(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return text;
 }
 
-/// A server as docs/guide/fleet.md sets it up, on a Unix socket.
+/// A server on a Unix socket, set up as docs/fleet.md says.
 class Acl : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -100,10 +100,10 @@ class Acl : public ::testing::Test {
     return out;
   }
 
-  /// What the server says to `user` of this command, or subcommand ("config|get"), with as many arguments as
-  /// it takes, each of them a lease's name. An arity is looked at before permissions are.
+  /// The server's answer to `user` for this command or subcommand ("config|get"). Arguments are names of a
+  /// lease. They are added until their number is right, as the server checks it before permissions.
   Answer try_command(const std::string& user, const std::string& name);
-  /// Every command that is allowed to the user on some key, as the server says it, in small letters.
+  /// Every command that the server allows to the user on at least one key, in small letters.
   std::set<std::string> allowed_to(const std::string& user);
 
   bool give_passwords_ = true;
@@ -132,7 +132,7 @@ inline std::set<std::string> Acl::allowed_to(const std::string& user) {
       if (word != "-@all") out.insert(small(word.substr(1)));
     EXPECT_TRUE(commands.starts_with("-@all")) << commands;
   };
-  // Pairs of name and value; a selector is such a list again.
+  // The list has pairs of name and value. A selector is another such list.
   const auto read = [&](const Reply& list, auto&& self) -> void {
     for (std::size_t i = 0; i + 1 < list.elements.size(); i += 2) {
       if (list.elements[i].text == "commands") add(list.elements[i + 1].text);

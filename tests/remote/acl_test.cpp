@@ -1,5 +1,5 @@
-// What docs/fleet/users.acl and redis.conf say, asked of a real server: each command that a user needs works,
-// and every other command that the server knows is refused. docs/guide/fleet.md repeats the sentences of this file.
+// docs/fleet/users.acl and redis.conf on a real server: each command that a user needs works, and every other
+// command of the server is refused. docs/fleet.md repeats the sentences of this file.
 #include <gtest/gtest.h>
 
 #include "cache/fleet/redis/lease_commands.hpp"
@@ -41,15 +41,15 @@ TEST_F(Acl, AllowsExactlyTheseCommands) {
 TEST_F(Acl, RefusesEveryOtherCommandThatTheServerKnows) {
   const Answer list = ask("admin", {"COMMAND", "LIST"});
   ASSERT_GT(list.reply.elements.size(), 300u);
-  // What one needs to get in is nobody's to refuse.
+  // Redis never refuses the commands that a client needs to log in.
   const std::set<std::string> always = {"auth", "hello", "quit", "reset"};
   for (const auto& [user, allowed] : kAllowed) {
     std::size_t refused = 0;
     for (const Reply& name : list.reply.elements) {
       if (always.contains(name.text) || allowed.contains(name.text)) continue;
       const Answer answer = try_command(user, name.text);
-      if (answer.detail.starts_with("ERR unknown subcommand")) continue;  // "config" alone is none
-      // Two are off for everybody, and EXEC quotes its refusal.
+      if (answer.detail.starts_with("ERR unknown subcommand")) continue;  // "config" alone is no command
+      // Two commands are off for every user. EXEC quotes the refusal inside its own error.
       const bool off = answer.detail.find("command not allowed. If the enable-") != std::string::npos;
       EXPECT_TRUE(off || answer.detail.find("NOPERM") != std::string::npos)
           << user << ": " << name.text << ": " << answer.detail;
@@ -223,7 +223,7 @@ TEST_F(Acl, LetsTheOperatorPruneAndNotWrite) {
   EXPECT_TRUE(forbids("kiln-operator", {"FLUSHALL"}));
 }
 
-/// The page says so, too: these are the limits of what an ACL of Redis can say.
+/// These are limits of Redis's ACLs, which docs/fleet.md states, too.
 TEST_F(Acl, CannotSeeOptionsValuesOrDatabases) {
   ASSERT_TRUE(allows("kiln-fleet", {"SET", kLease, "theirs", "NX", "PX", "60000"}));
   EXPECT_TRUE(allows("kiln-fleet", {"SET", kLease, "ours", "XX", "PX", "60000"}));
@@ -243,7 +243,8 @@ TEST_F(Acl, ConfiguresACacheThatForgets) {
   EXPECT_EQ(value("save"), "");
   EXPECT_EQ(value("appendonly"), "no");
   EXPECT_EQ(value("maxmemory"), std::to_string(std::uint64_t{8} << 30));
-  // Full, it evicts and takes what comes. (A quarter of this little memory would be too little for a client.)
+  // A full server evicts entries and accepts new ones. The limit for clients is turned off, as a share of
+  // this small memory would be too little for a client.
   ASSERT_TRUE(ask("admin", {"CONFIG", "SET", "maxmemory-clients", "0"}));
   const std::int64_t used = std::stoll([&] {
     const std::string info = ask("admin", {"INFO", "memory"}).reply.text;

@@ -1,4 +1,4 @@
-// The Tier over a backend that is no Redis: its policy needs nothing but the seam's verbs.
+// The Tier over a backend that is not Redis: the tier's policy needs only the functions of the seam.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace {
 
 class TierOverMemory : public ::testing::Test {
  protected:
-  /// One node of the fleet, which signs with the fleet's key and writes.
+  /// A node of the fleet that may write, and signs with the fleet's key.
   struct Node {
     Node(std::shared_ptr<Backend> backend, std::shared_ptr<const trust::SigningKey> signer) {
       TierOptions options;

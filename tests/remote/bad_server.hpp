@@ -1,5 +1,4 @@
-// A server that does what the test says, on a loopback port or a Unix socket: nothing that it says need be
-// true.
+// A server that runs a test's script, on a loopback port or a Unix socket. Its answers need not be true.
 #pragma once
 
 #include <arpa/inet.h>
@@ -25,11 +24,11 @@ namespace kiln::testing {
 class Peer {
  public:
   Peer(int fd, int number, const std::atomic<bool>& ending) : fd_(fd), number_(number), ending_(ending) {}
-  /// 0 for the first connection that the server took.
+  /// The connection's number; 0 is the first connection of the server.
   int number() const { return number_; }
   int fd() const { return fd_; }
 
-  /// The next command's words; none when the client is gone.
+  /// The words of the next command; empty when the client has closed the connection.
   std::vector<std::string> command() {
     std::string line;
     if (!read_line(line) || line.empty() || line[0] != '*') return {};
@@ -54,7 +53,7 @@ class Peer {
   bool say_bulk(const std::string& text) {
     return say('$' + std::to_string(text.size()) + "\r\n" + text + "\r\n");
   }
-  /// Until the client is gone, or for so long. False: the server ends.
+  /// Waits for this time. False when the server ended meanwhile.
   bool wait(std::chrono::milliseconds time) {
     return !base::poll_until(base::Deadline::after(time), [&] { return ending_.load(); });
   }
@@ -87,7 +86,7 @@ class Peer {
   std::size_t at_ = 0;
 };
 
-/// Runs `script` on a thread for each connection, which ends when the script does.
+/// Runs `script` on a thread for each connection, and closes the connection when the script ends.
 class BadServer {
  public:
   using Script = std::function<void(Peer&)>;
@@ -128,7 +127,7 @@ class BadServer {
       if (::poll(&poll, 1, 10) <= 0) continue;
       const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) continue;
-      const int on = 1;  // as Redis does: answers of a pipeline do not wait for the client's ACK
+      const int on = 1;  // like Redis: answers of a pipeline do not wait for the client's ACK
       ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       const std::lock_guard lock(mutex_);
       open_.push_back(fd);
@@ -147,7 +146,7 @@ class BadServer {
   int port_ = 0;
   std::atomic<int> connections_{0};
   std::atomic<bool> ending_{false};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards all members below
   std::vector<int> open_;
   std::vector<std::thread> threads_;
   std::thread accepting_;

@@ -1,4 +1,4 @@
-// When a server is left alone, by a clock of the test's.
+// The breaker: when a failing server is no longer asked. The test sets the clock.
 #include "cache/fleet/net/breaker.hpp"
 
 #include <gtest/gtest.h>
@@ -79,5 +79,5 @@ TEST(RemoteBreakerJitter, SpreadsTheFleetOverTwentyPercent) {
     EXPECT_LE(pause, 36s);
     seconds.insert(std::chrono::duration_cast<std::chrono::seconds>(pause).count());
   }
-  EXPECT_GE(seconds.size(), 12u);  // each of 24..35
+  EXPECT_GE(seconds.size(), 12u);  // every number of seconds from 24 to 35
 }

@@ -1,4 +1,4 @@
-// Authorities and certificates of a test's own, and a redis-server that shows one.
+// Certificate authorities and certificates for tests, and a redis-server that uses a certificate.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace kiln::testing {
 
-/// Authorities and certificates, made once by the openssl command.
+/// Authorities and certificates, which the openssl command makes once.
 class Certificates {
  public:
   Certificates() {
@@ -46,7 +46,7 @@ class Certificates {
   bool fine_ = true;
 };
 
-/// `clients`: "yes" asks them for theirs.
+/// `clients` is redis's tls-auth-clients: "yes" requires certificates of clients.
 struct TlsServer : RedisServer {
   TlsServer(const Certificates& files, const std::string& certificate, const char* clients = "no")
       : TlsServer(files, certificate, clients, free_port()) {}

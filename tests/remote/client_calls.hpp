@@ -1,4 +1,4 @@
-// How tests speak with a server through the client.
+// Shorthands of tests for calls of a client.
 #pragma once
 
 #include "cache/fleet/redis/client.hpp"
@@ -7,7 +7,7 @@ namespace kiln::fleet::test {
 
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
 
-/// Timeouts that this machine keeps while it is busy.
+/// Client options with timeouts that a busy machine keeps.
 inline ClientOptions options(const std::string& url) {
   ClientOptions out{.url = Url::parse(url)};
   out.timeouts = {.connect = std::chrono::seconds(5), .read = std::chrono::seconds(5)};

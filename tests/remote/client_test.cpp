@@ -78,7 +78,7 @@ TEST_F(ClientOfRedis, UsesItsDatabase) {
   EXPECT_TRUE(three.call(command({"SET", "k", "3"}), soon()));
   EXPECT_EQ(zero.call(command({"GET", "k"}), soon()).reply.kind, Reply::Kind::nil);
   EXPECT_EQ(by_option.call(command({"GET", "k"}), soon()).reply.text, "3");
-  Client none(options(server.url() + "/4000"));  // Redis has 16
+  Client none(options(server.url() + "/4000"));  // Redis has 16 databases
   const Answer answer = none.call(command({"GET", "k"}), soon());
   EXPECT_EQ(answer.fault, Fault::auth);
   EXPECT_NE(answer.detail.find("database"), std::string::npos) << answer.detail;
@@ -116,7 +116,7 @@ TEST_F(ClientOfRedis, NoticesThatThePasswordWasRotated) {
   EXPECT_EQ(old.call(command({"GET", "k"}), soon()).fault, Fault::auth);
   Client fresh(options("redis://:new@" + at));
   EXPECT_TRUE(fresh.call(command({"CONFIG", "SET", "requirepass", "old"}), soon()));
-  EXPECT_TRUE(old.call(command({"GET", "k"}), soon()));  // rotated back: it had not failed three times
+  EXPECT_TRUE(old.call(command({"GET", "k"}), soon()));  // rotated back, before three failures
 }
 
 TEST_F(ClientOfRedis, IsThereAgainAfterARestart) {
@@ -129,7 +129,7 @@ TEST_F(ClientOfRedis, IsThereAgainAfterARestart) {
   server.start();
   const Answer again = client.call(command({"GET", "k"}), soon());
   EXPECT_EQ(again.fault, Fault::none) << again.detail;
-  EXPECT_EQ(again.reply.kind, Reply::Kind::nil);  // nothing is kept on disk
+  EXPECT_EQ(again.reply.kind, Reply::Kind::nil);  // the server keeps nothing on disk
   EXPECT_TRUE(client.call(command({"FLUSHALL"}), soon()));
   EXPECT_TRUE(client.call(command({"GET", "k"}), soon()));
 }
@@ -172,7 +172,7 @@ TEST_F(ClientOfRedis, SaysThatTheServerIsFullOrReadOnly) {
   EXPECT_TRUE(client.call(command({"CONFIG", "SET", "maxmemory", "0"}), soon()));
   EXPECT_TRUE(client.call(command({"REPLICAOF", "127.0.0.1", "1"}), soon()));
   EXPECT_TRUE(client.call(command({"SET", "l", "x"}), soon()).detail.starts_with("READONLY"));
-  EXPECT_EQ(client.status().at(0).open_connections, 0);  // the name may mean another server by now
+  EXPECT_EQ(client.status().at(0).open_connections, 0);  // closed, as the name may mean another server by now
   EXPECT_EQ(client.status().at(0).breaker, Breaker::State::closed);
 }
 
@@ -323,7 +323,7 @@ TEST_F(ClientOfRedis, AForkedChildUsesSocketsOfItsOwn) {
   EXPECT_TRUE(client.call(command({"SET", "k", "v"}), soon()));
   const int parents = open_sockets();
   EXPECT_EQ(kiln::testing::in_child([&] {
-              if (open_sockets() >= parents) return 1;  // inherited ones are closed
+              if (open_sockets() >= parents) return 1;  // the child has closed inherited sockets
               for (int i = 0; i < 50; ++i)
                 if (client.call(command({"ECHO", "child"}), soon()).reply.text != "child") return 2;
               return client.status().at(0).exchanges == 50 ? 0 : 3;
@@ -331,7 +331,7 @@ TEST_F(ClientOfRedis, AForkedChildUsesSocketsOfItsOwn) {
             0);
   for (int i = 0; i < 50; ++i)
     EXPECT_EQ(client.call(command({"ECHO", "parent"}), soon()).reply.text, "parent");
-  EXPECT_EQ(client.status().at(0).connections, 1u);  // the child's end did not end it
+  EXPECT_EQ(client.status().at(0).connections, 1u);  // the child's exit did not close it
 }
 
 TEST_F(ClientOfRedis, AChildForkedInTheMiddleOfCallsWaitsForNobody) {
@@ -366,7 +366,7 @@ TEST_F(ClientOfRedis, SpreadsTagsOverServersAndMovesFewWhenOneLeaves) {
     const auto now = two.location(tag) == 0 ? 0u : 2u;
     moved += place != 1 && place != now;
   }
-  EXPECT_EQ(moved, 0);  // only those of b
+  EXPECT_EQ(moved, 0);  // only tags of b may move
   for (const int count : of_three) EXPECT_NEAR(count, 1000, 120);
   EXPECT_EQ(three.location(""), 0u);
 }

@@ -1,4 +1,4 @@
-// Redis Cluster: three real nodes, and scripted ones that lie.
+// Redis Cluster: three real nodes, and scripted nodes that give wrong answers.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -66,10 +66,10 @@ TEST_F(RemoteCluster, SendsEachTagToItsNodeInOneExchange) {
   ASSERT_EQ(status.size(), 3u);
   std::uint64_t exchanges = 0;
   for (const ServerStatus& each : status) {
-    EXPECT_EQ(each.count(Fault::refused), 0u);  // nobody was redirected
+    EXPECT_EQ(each.count(Fault::refused), 0u);  // no command was redirected
     exchanges += each.exchanges;
   }
-  EXPECT_EQ(exchanges, 1u + 3 + 3 + 1 + 1);  // the slots, the two calls, MGET and XADD
+  EXPECT_EQ(exchanges, 1u + 3 + 3 + 1 + 1);  // the slots, two calls of 3, MGET and XADD
   EXPECT_EQ(status[0].commands + status[1].commands + status[2].commands, 1u + 600 + 2);
 }
 
@@ -98,7 +98,8 @@ TEST_F(RemoteCluster, FollowsASlotThatMoves) {
   const std::string key = '{' + tag + "}k", slot = std::to_string(hash_slot_of(tag));
   ASSERT_TRUE(client.call(command({"SET", key, "there"}, tag), soon()));
 
-  // Half moved: node 1 has what it has, and sends those who ask for other keys to node 2 this once (ASK).
+  // The slot is half moved. Node 1 answers for keys that it has; for other keys it
+  // redirects once to node 2 (ASK).
   cluster.ask(2, {"CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.id(1)});
   cluster.ask(1, {"CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.id(2)});
   EXPECT_EQ(client.call(command({"GET", key}, tag), soon()).reply.text, "there");
@@ -109,7 +110,7 @@ TEST_F(RemoteCluster, FollowsASlotThatMoves) {
   EXPECT_EQ(mixed[1].reply.text, "beyond");
   EXPECT_EQ(mixed[2].reply.text, "PONG");
 
-  // Moved for good: the first is redirected (MOVED), the next one knows.
+  // The slot has moved. The first command is redirected (MOVED); the client sends the next one to node 2.
   cluster.ask(1, {"DEL", key});
   cluster.ask(2, {"CLUSTER", "SETSLOT", slot, "NODE", cluster.id(2)});
   cluster.ask(1, {"CLUSTER", "SETSLOT", slot, "NODE", cluster.id(2)});
@@ -172,7 +173,7 @@ TEST(RemoteClusterScripted, GivesUpOnRedirectionsThatGoRound) {
   const Answer answer = client.call(command({"GET", "k"}, "k"), soon());
   EXPECT_EQ(answer.fault, Fault::refused);
   EXPECT_TRUE(answer.detail.starts_with("MOVED")) << answer.detail;
-  EXPECT_EQ(asked, 4);  // and three times more
+  EXPECT_EQ(asked, 4);  // the first time and three more
 }
 
 TEST(RemoteClusterScripted, FollowsWithinTheCallersDeadline) {

@@ -16,7 +16,7 @@ using namespace kiln::testing;
 
 namespace {
 
-/// Bytes asked of operator new since it was last zero.
+/// Bytes that operator new was asked for since a test set this to 0.
 std::atomic<std::size_t> g_allocated{0};
 
 class Envelope : public ::testing::Test {
@@ -32,7 +32,7 @@ class Envelope : public ::testing::Test {
 
 }  // namespace
 
-// Not inlined: the compiler would see malloc meet delete.
+// Not inlined: otherwise the compiler sees that memory of malloc is deleted, and warns.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   g_allocated += size;
   if (void* out = std::malloc(size)) return out;
@@ -83,7 +83,7 @@ TEST_F(Envelope, IsRejectedForWhatItIs) {
   EXPECT_EQ(verdict_of(changed), "other_key_text");
   changed = sealed_, changed[places_.signature] = static_cast<char>(changed[places_.signature] ^ 1);
   EXPECT_EQ(verdict_of(changed), "bad_signature");
-  changed = sealed_, changed[places_.digest - 1] = '9';  // the toolchain's name for people: signed, too
+  changed = sealed_, changed[places_.digest - 1] = '9';  // the toolchain's readable name is signed, too
   EXPECT_EQ(verdict_of(changed), "bad_signature");
   changed = sealed_, changed.back() = static_cast<char>(changed.back() ^ 1);
   EXPECT_EQ(verdict_of(changed), "bad_digest");
@@ -101,13 +101,13 @@ TEST_F(Envelope, OfAnOlderToolchainIsAnotherKeysValue) {
   const fleet::PublishedRecord old = some_entry(1, 2);
   std::string replayed = seal_envelope(old, &key_);
   EXPECT_EQ(verdict_of(replayed), "other_key");
-  // With the new key written over the old one, it is no longer what was signed.
+  // With the new key in place of the old key, the signature no longer matches.
   replayed.replace(EnvelopePlaces::key, 32, sealed_, EnvelopePlaces::key, 32);
   EXPECT_EQ(verdict_of(replayed), "other_key_text");
   ASSERT_EQ(old.key_text.size(), entry_.key_text.size());
   replayed.replace(EnvelopePlaces::key_text, entry_.key_text.size(), entry_.key_text);
   EXPECT_EQ(verdict_of(replayed), "bad_signature");
-  // Nor is the old payload under the new entry's signature.
+  // The old payload does not match the digest that the new entry's signature covers.
   std::string mixed = sealed_.substr(0, places_.payload) + seal_envelope(old, &key_).substr(places_.payload);
   ASSERT_EQ(mixed.size(), sealed_.size());
   EXPECT_EQ(verdict_of(mixed), "bad_digest");
@@ -128,7 +128,7 @@ TEST_F(Envelope, NoChangedBitIsAccepted) {
       std::string changed = sealed_;
       changed[at] = static_cast<char>(changed[at] ^ (1 << bit));
       ASSERT_NE(verdict_of(changed), "accepted") << "byte " << at << " bit " << bit;
-      // Before the signature is verified nothing of the payload is looked at, behind it all of it is.
+      // The payload is not read before the signature is verified. Then the digest covers all of it.
       ASSERT_NE(verdict_of(changed), "bad_payload") << "byte " << at << " bit " << bit;
     }
   }
@@ -147,23 +147,23 @@ TEST_F(Envelope, RejectsBombsWithoutAllocatingForThem) {
   ASSERT_LT(bomb.size(), 5000u);
   const auto image = static_cast<std::uint32_t>(entry_.image.size());
   const std::string bombs[] = {
-      with_payload(sealed_, places_, bomb, image, key_),  // 48 MiB that are said to be 511
+      with_payload(sealed_, places_, bomb, image, key_),  // 48 MiB, announced as 511 bytes
       with_payload(sealed_, places_, compression::compress_frame("little"), kMostImage,
-                   key_),                                          // and the other way round
-      with_payload(sealed_, places_, two, 500, key_),              // two frames of 511 in all
-      with_payload(sealed_, places_, skippable, 0, key_),          // a frame of nothing
-      with_payload(sealed_, places_, bomb + 'x', 50331637, key_),  // something behind the frame
+                   key_),                                          // a few bytes, announced as the limit
+      with_payload(sealed_, places_, two, 500, key_),              // two frames, 511 bytes in all
+      with_payload(sealed_, places_, skippable, 0, key_),          // a skippable frame
+      with_payload(sealed_, places_, bomb + 'x', 50331637, key_),  // a byte after the frame
       with_payload(sealed_, places_, bomb.substr(0, bomb.size() - 9), 50331637, key_)};
   for (const std::string& bytes : bombs) {
     g_allocated = 0;
     EXPECT_EQ(verdict_of(bytes), "bad_payload");
     EXPECT_LT(g_allocated, 1024u);
   }
-  // Announced in truth and beyond the limit; never so much as decompressed.
+  // A size above the limit is rejected before anything is decompressed.
   g_allocated = 0;
   EXPECT_EQ(verdict_of(with_payload(sealed_, places_, bomb, kMostImage + 1, key_)), "malformed");
   EXPECT_EQ(verdict_of(with_payload(sealed_, places_, bomb, 0xffffffffu, key_)), "malformed");
-  // Of a stranger: not even looked at.
+  // An unknown signer's payload is not read at all.
   EXPECT_EQ(verdict_of(with_payload(seal_envelope(entry_, &stranger_), places_, bomb, image, stranger_)),
             "unknown_key");
   EXPECT_LT(g_allocated, 32'768u) << "of the test's own strings";
@@ -192,7 +192,7 @@ TEST_F(Envelope, KeysRotateByTrustingBothForAWhile) {
     EXPECT_EQ(verdict(*bytes, asked_for(entry_), both), "accepted");
   EXPECT_EQ(verdict(of_old, asked_for(entry_), only), "unknown_key");
   EXPECT_EQ(verdict(of_new, asked_for(entry_), only), "accepted");
-  // An id is nobody's secret: another key under a trusted id signs nothing.
+  // Ids are public: another key under a trusted id must not be accepted.
   trust::PublicKey pretender = stranger_.public_key();
   pretender.id = key_.public_key().id;
   EXPECT_EQ(verdict(of_old, asked_for(entry_), {pretender}), "bad_signature");

@@ -1,4 +1,4 @@
-// Servers that fail, and what a call of theirs gives.
+// Servers that fail, and checks of the results of calls to them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,19 +12,19 @@ namespace kiln::fleet::test {
 using kiln::testing::BadServer;
 using kiln::testing::Peer;
 
-/// 100 ms to connect and 150 ms for an exchange, times what a busy machine may add.
+/// The deadlines of 100 ms to connect and 150 ms for an exchange, times ten for a busy machine.
 inline constexpr std::chrono::milliseconds kBounded{2500};
 
 inline Command get(const std::string& key) { return {.words = {"GET", key}, .tag = {}}; }
 inline base::Deadline never() { return base::Deadline::never(); }
 
-/// Answers GET with the key itself.
+/// Answers every command with "value of " and its last word.
 inline void serve(Peer& peer) {
   for (auto words = peer.command(); !words.empty(); words = peer.command())
     if (!peer.say_bulk("value of " + words.back())) return;
 }
 
-/// The first connection is the script's, later ones are served.
+/// Runs `script` for the first connection, and serves later connections.
 inline BadServer::Script at_first(BadServer::Script script) {
   return [script](Peer& peer) { peer.number() == 0 ? script(peer) : serve(peer); };
 }
@@ -39,7 +39,8 @@ inline Timed timed(Client& client, const Command& command, base::Deadline deadli
   return {std::move(answer), base::Clock::now() - began};
 }
 
-/// One call of `script`'s server gives `fault`; the next is answered with its own key's value.
+/// Expects that a call to the script's server ends with `fault`, and that the next call
+/// gets its own key's value.
 inline void expect_fault(Fault fault, const BadServer::Script& script, base::Clock::duration at_least = {}) {
   BadServer server(at_first(script));
   Client client({.url = Url::parse(server.url())});

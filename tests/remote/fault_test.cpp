@@ -1,5 +1,4 @@
-// What a slow or lying server costs: the fault's kind, a bounded delay, and nothing else: the next call
-// works.
+// A slow or lying server costs a bounded delay and a fault of the right kind. The next call works.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <poll.h>
@@ -69,7 +68,7 @@ TEST(RemoteFault, KeepsNoCallerThatIsLateHoweverFastTheServerSpeaks) {
                         {}, {.connect = 20s, .read = 20s});
   const auto late = base::Clock::now();
   connection.begin({"*1\r\n$4\r\nPING\r\n", {32 << 20}}, late);
-  // Late from the start: a step that had time would go on reading what the server says meanwhile.
+  // The deadline has passed from the start. A step with time left would go on reading what the server sends.
   while (!connection.finished() && connection.traffic().bytes_out() == 0)
     connection.step(base::Clock::now(), late);
   ASSERT_TRUE(base::poll_until(base::Deadline::after(20s), [&] { return filled.load(); }));
@@ -149,7 +148,7 @@ TEST(RemoteFault, NeverTakesALateAnswerForTheNextKeys) {
   int timeouts = 0, answers = 0;
   for (int i = 0; i < 12; ++i) {
     const std::string key = (i % 3 == 0 ? "slow" : "key") + std::to_string(i);
-    if (i % 3 == 2) std::this_thread::sleep_for(300ms);  // the late answer is there by now
+    if (i % 3 == 2) std::this_thread::sleep_for(300ms);  // the late answer has arrived by now
     const Answer answer = client.call(get(key), never());
     timeouts += answer.fault == Fault::timeout;
     answers += static_cast<bool>(answer);
@@ -223,7 +222,7 @@ TEST(RemoteFault, GivesTheAnswersBeforeTheFault) {
   ASSERT_EQ(answers.size(), 4u);
   EXPECT_EQ(answers[0].reply.text, "a");
   EXPECT_EQ(answers[1].fault, Fault::refused);
-  EXPECT_EQ(answers[1].detail, "ERR ?[31mno");  // nothing of a server controls a terminal
+  EXPECT_EQ(answers[1].detail, "ERR ?[31mno");  // a server's text cannot control a terminal
   EXPECT_EQ(answers[2].fault, Fault::too_large);
   EXPECT_EQ(answers[3].fault, Fault::closed);
 }

@@ -1,6 +1,6 @@
-// "At most one compile per lease period, and everybody is served", over random delays, losses, crashes,
-// pauses, partitions, failovers and clocks; and each way to break the protocol is seen to break it.
-// KILN_SIMULATION_RUNS=100000 for a long one; a seed that fails is in the message.
+// "At most one compile per lease period, and every node is served", under random delays, losses, crashes,
+// pauses, partitions, failovers and clocks. The checks must also find every mutation of the protocol.
+// KILN_SIMULATION_RUNS=100000 makes a long run. A failure's message has the seed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ TEST(LeaseSimulation, CompilesOncePerLeasePeriodAndServesEverybodyInAStorm) {
   Report report = simulate(runs(2000), Weather::storm());
   print("storm", report);
   expect_kept(report);
-  // The storm is one: every way out was taken.
+  // The storm was strong enough: every way out was taken.
   EXPECT_GT(report.counts.unanswered, 0u);
   EXPECT_GT(report.counts.budget, 0u);
   EXPECT_GT(report.counts.convoy, 0u);
@@ -104,7 +104,7 @@ TEST(LeaseSimulation, ACrowdAsksForNoMoreThanThePageSays) {
     std::size_t keys;
     Micros spread, compile;
   };
-  // docs/guide/fleet.md has the figures of 10,000 nodes. All of a node's keys are wanted at once, as by a prepare.
+  // docs/fleet.md has the figures of 10,000 nodes. A node asks for all of its keys at once, as in a prepare.
   const std::size_t nodes = std::getenv("KILN_SIMULATION_RUNS") ? 10'000 : 1'000;
   for (const Row& row : {Row{"cold, within a minute, 0.1 s compiles", 16, 60'000'000, 100'000},
                          Row{"cold, within a minute, 8 s compiles", 16, 60'000'000, 8'000'000},
@@ -127,7 +127,7 @@ TEST(LeaseSimulation, ACrowdAsksForNoMoreThanThePageSays) {
 struct Broken {
   Mutation mutation;
   const char* name;
-  const char* seen_by;  ///< what the checks say of it
+  const char* seen_by;  ///< the violation that the checks report
 };
 
 void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
@@ -135,8 +135,7 @@ void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 class LeaseSimulationSees : public ::testing::TestWithParam<Broken> {};
 
 TEST_P(LeaseSimulationSees, ABrokenProtocol) {
-  // In the last one compiles take no longer than an answer, so that a lease is free again between two
-  // commands.
+  // In hasty weather compiles are quicker than an answer, so that a lease is free again between two commands.
   Report report;
   for (const Weather& weather : {Weather::calm_one(), Weather::storm(), Weather::hasty()}) {
     const Report one = simulate(weather.nodes ? 100 : 400, weather, GetParam().mutation);

@@ -1,4 +1,4 @@
-// The lease protocol step by step; tests/remote/lease_simulation_test has it whole.
+// The lease protocol step by step. tests/remote/lease_simulation_test.cpp runs all of it.
 #include "cache/fleet/lease.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class Lease : public ::testing::Test {
         policy, "host:1 \x1b[31m", [this] { return random_ += 0x9e3779b97f4a7c15; },
         [](const Key&, const std::string& bytes) { return bytes == "good"; });
   }
-  /// The one request that is due.
+  /// The only request that is due.
   LeaseRequest one(Leases& leases) {
     const auto due = leases.due(now_);
     EXPECT_EQ(due.size(), 1u);
@@ -46,7 +46,7 @@ class Lease : public ::testing::Test {
     EXPECT_EQ(decisions.size(), 1u);
     return decisions.empty() ? Why::served : decisions[0].why;
   }
-  /// To the next thing to do.
+  /// Advances the clock to the next thing to do, and returns the time that passed.
   Span wait(Leases& leases) {
     const auto next = leases.next();
     EXPECT_TRUE(next);
@@ -137,7 +137,8 @@ TEST_F(Lease, WaitsAQuarterOfTheTimeWaitedAtLeast50Milliseconds) {
 TEST_F(Lease, AServerThatShowsALeaseForEverCostsThreeBudgets) {
   Leases leases = make();
   std::uint8_t key = 0;
-  // The next key, behind a lease that never ends.
+  // Wants the next key while the server shows a lease that never ends. Returns the
+  // decision and the time it took.
   const auto next_key = [&] {
     const Time began = now_;
     leases.want(numbered_key(++key), now_);
@@ -287,9 +288,9 @@ TEST_F(Lease, ARefusedRenewalIsSentAgainUntilTheServerTakesIt) {
   leases.want(numbered_key(1), now_, Leases::Start::acquire);
   answer(leases, Kind::acquire, granted());
   wait(leases);
-  answer(leases, Kind::renew, refusal());  // out of memory, loading, a replica by now
+  answer(leases, Kind::renew, refusal());  // the server is out of memory, is loading, or is a replica by now
   EXPECT_EQ(wait(leases), 1s);
-  answer(leases, Kind::renew, nothing());  // it ended meanwhile
+  answer(leases, Kind::renew, nothing());  // the lease ended meanwhile
   answer(leases, Kind::regain, refusal());
   EXPECT_EQ(wait(leases), 1s);
   answer(leases, Kind::regain, granted());

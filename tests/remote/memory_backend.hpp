@@ -1,5 +1,5 @@
-// A backend whose server is a few maps in this process. Nodes of a test that share one see each other's
-// entries and leases, and the test can make it fail.
+// A backend whose server is a few maps in this process. Nodes of a test that share a backend see each other's
+// entries and leases. A test can make the backend fail.
 #pragma once
 
 #include <map>
@@ -66,24 +66,24 @@ class MemoryBackend : public fleet::Backend {
 
   fleet::Upkeep& upkeep() noexcept override { return upkeep_; }
 
-  /// From now on every request ends like this; with Fault::none the server is well again.
+  /// From now on every request ends with this fault; Fault::none repairs the server.
   void fail(fleet::Fault fault, const std::string& detail = "as the test wants") {
     const std::lock_guard lock(mutex_);
     fault_ = {fault, fault == fleet::Fault::none ? "" : detail};
   }
-  /// What lies under an entry's name, to be looked at or spoilt.
+  /// The bytes under an entry's name, which a test may read or damage.
   std::string& entry(const Key& key) { return entries_[key]; }
-  /// Leaves a value of another version of kiln's names.
+  /// Leaves a value under a name of another version of kiln.
   void leave_other_version(const std::string& name) {
     const std::lock_guard lock(mutex_);
     of_other_versions_.insert(name);
   }
-  /// From now on the entry, or the rows when the toolchain is zeros, are a value of no kind of ours.
+  /// From now on the entry is a value of a kind that kiln never stores. A toolchain of zeros means the rows.
   void spoil(const Key& key) {
     const std::lock_guard lock(mutex_);
     spoilt_.insert(key);
   }
-  /// What every server says of itself, but for its name and its numbers of keys and missed rows.
+  /// Sets what every server reports of itself, except its name and its numbers of keys and missed rows.
   void say(fleet::ServerLook look) {
     const std::lock_guard lock(mutex_);
     look_ = std::move(look);
@@ -102,7 +102,7 @@ class MemoryBackend : public fleet::Backend {
  private:
   using Stored = fleet::StoredValue::Kind;
 
-  /// The one server.
+  /// The only server of the backend.
   class Server : public fleet::ServerUpkeep {
    public:
     explicit Server(MemoryBackend& backend) : backend_(backend) {}
@@ -280,8 +280,8 @@ class MemoryBackend : public fleet::Backend {
     return out;
   }
 
-  mutable std::mutex mutex_;  // guards what follows, but for upkeep_
-  fleet::Outcome fault_;      // of every request; true: none
+  mutable std::mutex mutex_;  // guards all members below except upkeep_
+  fleet::Outcome fault_;      // how every request ends; converts to true when it is no fault
   std::map<Key, std::string> entries_;
   std::map<Digest, std::map<std::string, std::string>> rows_;
   std::map<Key, Lease> leases_;

@@ -1,5 +1,5 @@
-// A node that is cut off from the fleet's server and comes back, with a breaker that does not take half a
-// minute. The real one: runtime/remote_partition_test.
+// A node is cut off from the fleet's server and comes back. The breaker's pause is shortened from half a
+// minute. tests/runtime/path/remote_partition_test.cpp has the real breaker.
 #include <gtest/gtest.h>
 
 #include "cache/fleet/redis/backend.hpp"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto kPause = 400ms;
 
-/// 100 ms to connect and 150 ms for an exchange, times what a busy machine may add.
+/// The deadlines of 100 ms to connect and 150 ms for an exchange, times ten for a busy machine.
 constexpr auto kCutOffBounded = 2500ms;
 
 class RemotePartition : public ::testing::Test {
@@ -46,7 +46,7 @@ class RemotePartition : public ::testing::Test {
     tier_.emplace(std::move(options), counts_);
   }
 
-  /// One that compiles at once when there is none.
+  /// Asks the tier like an engine that compiles at once when the entry is missing.
   Tier::Reply ask(std::uint8_t number) {
     const PublishedRecord entry = kiln::testing::some_entry(number);
     const auto began = base::Clock::now();
@@ -61,7 +61,7 @@ class RemotePartition : public ::testing::Test {
   }
   ServerStatus status() { return tier_->backend().health().front(); }
 
-  /// The calling thread, for all of the test.
+  /// Keeps the calling thread in the host's network for the whole test.
   struct Within {
     explicit Within(const Network::Host& host) : inside(host.inside()) {}
     const kiln::testing::NetworkNamespace::Inside inside;
@@ -80,7 +80,7 @@ TEST_F(RemotePartition, ANodeThatWasCutOffComesBackByItself) {
   publish(1);
   ASSERT_TRUE(ask(1).entry);
   host_->unplug();
-  // The connection is there and nobody answers; then none can be made.
+  // First the open connection gets no answer, then no connection can be made.
   std::uint8_t number = 10;
   while (status().breaker != Breaker::State::open && number < 20) {
     const Tier::Reply reply = ask(number++);
@@ -89,7 +89,7 @@ TEST_F(RemotePartition, ANodeThatWasCutOffComesBackByItself) {
   EXPECT_EQ(number, 13) << "three failures";
   EXPECT_EQ(status().count(Fault::timeout), 1u);
   EXPECT_EQ(status().count(Fault::connect), 2u);
-  // One probe after each pause, which it prolongs.
+  // One probe follows each pause, and its failure prolongs the pause.
   ASSERT_TRUE(base::poll_until(base::Deadline::after(30s), [&] {
     ask(20);
     return status().times_opened >= 3;
@@ -113,7 +113,7 @@ TEST_F(RemotePartition, ALeaseOutlivesAShortPartition) {
   const Tier::Reply reply = ask(1);
   ASSERT_TRUE(reply.lease);
   host_->unplug();
-  std::this_thread::sleep_for(3500ms);  // a renewal is lost
+  std::this_thread::sleep_for(3500ms);  // long enough to lose a renewal
   host_->plug();
   Client there(fleet::test::options(server_->unix_url()));
   const std::string name = lease_key(kiln::testing::some_entry(1).key);

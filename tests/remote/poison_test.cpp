@@ -1,5 +1,5 @@
-// A server full of lies: of 100,000 poisoned entries not one is accepted, every refusal has its reason, and
-// what is true is still served between them.
+// A server with 100,000 poisoned entries: none is accepted, every refusal has a reason, and good entries
+// between them are still served.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 class Poison : public ::testing::Test {
  protected:
   std::size_t below(std::size_t limit) { return random_() % limit; }
-  /// One of the values that a node asks for, as its rightful signer sealed it.
+  /// A good value, sealed by the trusted signer.
   std::string good(const fleet::PublishedRecord& entry) const { return seal_envelope(entry, &key_); }
 
   std::mt19937_64 random_{20261122};

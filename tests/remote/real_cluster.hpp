@@ -1,4 +1,4 @@
-// Redis Cluster of three real nodes, each with a third of the slots.
+// A Redis Cluster of three real nodes, each with a third of the hash slots.
 #pragma once
 
 #include <memory>

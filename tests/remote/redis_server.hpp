@@ -1,4 +1,4 @@
-// A real redis-server of the test's own: on a Unix socket, and on loopback ports that nobody else has.
+// A real redis-server for one test, on a Unix socket and on free loopback ports.
 #pragma once
 
 #include <arpa/inet.h>
@@ -33,7 +33,7 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// A program beside the test, ended with it.
+/// A child process that ends with the test.
 class Process {
  public:
   Process() = default;
@@ -78,27 +78,27 @@ inline bool have_program(const std::string& name) {
   return std::system(("command -v '" + name + "' > /dev/null 2>&1").c_str()) == 0;
 }
 
-/// KILN_TEST_REDIS_SERVER: another server of the protocol, such as Valkey's.
+/// The server's program. KILN_TEST_REDIS_SERVER names another server of the protocol, such as Valkey.
 inline std::string redis_server() {
   const char* given = std::getenv("KILN_TEST_REDIS_SERVER");
   return given && *given ? given : "redis-server";
 }
 
-/// Nothing is written to disk; listens on `socket()` always, and on `port()`.
+/// A server that writes nothing to disk. It listens on socket(), and with `tcp` on port().
 class RedisServer {
  public:
   /// More lines of configuration, as command line words: {"--requirepass", "x"}.
   explicit RedisServer(std::vector<std::string> more = {}, bool tcp = true)
       : more_(std::move(more)), tcp_(tcp) {
     for (int tries = 0; tries < 5 && !process_.running(); ++tries) {
-      port_ = 0;  // somebody else took the one that was free
+      port_ = 0;  // another process has taken the free port
       start();
     }
   }
 
   static bool installed() { return have_program(redis_server()); }
 
-  /// Starts (again) at the same places, and waits until it answers.
+  /// Starts the server, or starts it again on the same socket and port. Waits until it answers.
   void start() {
     if (port_ == 0) port_ = free_port();
     std::vector<std::string> words = {redis_server(),    "--port",      tcp_ ? std::to_string(port_) : "0",

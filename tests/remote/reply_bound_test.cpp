@@ -1,4 +1,4 @@
-// The scanner that sees an answer's bytes before hiredis does, and the parser behind it.
+// The scanner that bounds an answer before hiredis parses it, and the parser.
 #include "cache/fleet/redis/reply_bound.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::string nested(int depth) {
   return out + ":1\r\n";
 }
 
-/// A reply of the grammar, with a budget for its elements.
+/// A random reply of the protocol's grammar; `budget` bounds its elements.
 std::string random_reply(std::mt19937& random, int depth, int& budget) {
   const auto upto = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   --budget;
@@ -69,7 +69,7 @@ TEST(RemoteReplyBound, StopsCountsAndLengthsBeforeTheyCostMemory) {
   EXPECT_EQ(verdict("$65537\r\n"), Verdict::too_large);
   EXPECT_EQ(verdict("$60000\r\n"), Verdict::fine);
   EXPECT_EQ(verdict('+' + std::string(70000, 'x')), Verdict::too_large);
-  // Many small arrays in one: their elements are charged together.
+  // The elements of many small arrays in one array are counted together.
   std::string wide = "*1000\r\n";
   for (int i = 0; i < 1000; ++i) wide += "*1000\r\n";
   EXPECT_EQ(verdict(wide, 1 << 17), Verdict::too_large);

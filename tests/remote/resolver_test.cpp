@@ -1,4 +1,4 @@
-// Names are resolved behind the caller's back, whatever the DNS server does.
+// Names are resolved in the background, for any behaviour of the DNS server.
 #include "cache/fleet/net/resolver.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ base::Deadline never() { return base::Deadline::never(); }
 
 std::vector<Address> loopback() { return {*Address::numeric("127.0.0.1", 1)}; }
 
-/// A DNS server that answers when it is told to.
+/// A DNS server that answers once a test opens it.
 struct Gate {
   std::atomic<bool> open{false};
   std::atomic<int> asked{0}, answered{0};
@@ -59,7 +59,7 @@ TEST(RemoteResolver, WaitsNoLongerThanItsPatienceAndOnlyOnce) {
   const auto first = time_of([&] { EXPECT_TRUE(resolver.addresses("h", 1, 100ms, never()).empty()); });
   EXPECT_GE(first, 95ms);
   EXPECT_LT(first, 3s);
-  // The patience counts from the question, which is still under way.
+  // The time that callers wait counts from the start of the lookup, which is still under way.
   const auto second = time_of([&] {
     for (int i = 0; i < 50; ++i) EXPECT_TRUE(resolver.addresses("h", 1, 100ms, never()).empty());
   });
@@ -85,7 +85,7 @@ TEST(RemoteResolver, MayBeDestroyedWhileTheSystemHangs) {
     resolver.ask("h", 1);
     ASSERT_TRUE(base::poll_until(base::Deadline::after(10s), [&] { return gate->asked == 1; }));
   }
-  gate->open = true;  // the thread ends in what it owns itself
+  gate->open = true;  // the thread ends; it owns everything that it still uses
   EXPECT_TRUE(base::poll_until(base::Deadline::after(10s),
                                [&] { return gate->answered == 1 && gate.use_count() == 1; }));
 }
@@ -107,12 +107,12 @@ TEST(RemoteResolver, KeepsAnAddressThatItDoubtsUntilThereIsAnother) {
   EXPECT_EQ(resolver.addresses("h", 1, 20s, never()).size(), 1u);
   resolver.doubt("h", 1);
   EXPECT_EQ(resolver.addresses("h", 1, 20s, never()).size(), 1u);
-  EXPECT_EQ(asked, 1);  // the answer is younger than a second
+  EXPECT_EQ(asked, 1);  // not asked again: the answer is younger than a second
   std::this_thread::sleep_for(1100ms);
   EXPECT_EQ(resolver.addresses("h", 1, 20s, never()).size(), 1u);
   EXPECT_TRUE(base::poll_until(base::Deadline::after(10s), [&] { return asked == 2; }));
   std::this_thread::sleep_for(20ms);
-  EXPECT_EQ(resolver.addresses("h", 1, 20s, never()).size(), 1u);  // no answer takes no address
+  EXPECT_EQ(resolver.addresses("h", 1, 20s, never()).size(), 1u);  // an empty answer changes nothing
 }
 
 TEST(RemoteResolver, AsksAnewInAForkedChild) {
@@ -138,7 +138,7 @@ TEST(RemoteResolver, AProcessEndsWhileTheSystemHangs) {
                 return std::vector<Address>();
               });
               EXPECT_TRUE(of_the_process.addresses("h", 1, 10ms, never()).empty());
-              std::exit(7);  // destructors run, the thread stays
+              std::exit(7);  // destructors run while the thread still hangs
             }),
             7);
   EXPECT_LT(base::Clock::now() - began, at_most(20s));

@@ -1,5 +1,5 @@
-// The contract of the seam of remote tiers, which every backend keeps: the backend of tests in memory, and that
-// of a real server of the Redis protocol.
+// The contract that every backend of remote tiers must keep. It is tested on the tests' memory backend, and
+// on the backend of a real server of the Redis protocol.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,12 +19,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A backend with a server of its own, and what a test does to the server without the backend.
+/// A backend with its own server, and a test's actions on that server without the backend.
 class SeamServer {
  public:
   virtual ~SeamServer() = default;
   virtual Backend& backend() = 0;
-  /// A value of another type lies where the entry or, for a toolchain of zeros, the rows were.
+  /// Replaces the entry by a value of another type. For a toolchain of zeros, replaces the rows.
   virtual void spoil(const Key& key) = 0;
   virtual void leave_other_version() = 0;
   virtual void stop() = 0;

@@ -1,4 +1,4 @@
-// The nodes at work: their threads, their network, their compiles.
+// The nodes' work: their threads, their network, their compiles.
 #include "tests/remote/simulation.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ Micros Simulation::latency() {
 }
 bool Simulation::reachable(const Node& node) const { return silent_since_ < 0 && !node.cut_off; }
 
-/// What the protocol says, as its broken sister would say it.
+/// The command as a broken protocol would send it.
 std::vector<std::string> Simulation::mutated(std::vector<std::string> words) const {
   const bool renews = words[0] == "EVAL" && words[1] == kRenewScript,
              releases = words[0] == "EVAL" && words[1] == kReleaseScript;
@@ -48,7 +48,7 @@ void Simulation::wake(Node& node) {
   });
 }
 
-/// As the tier does it: the asking thread's own, before the lease's.
+/// The first look into the tier, which the calling thread does before it wants a lease.
 void Simulation::first_look(Node& node, const Key& key) {
   send(node, {{{"MGET", entry_key(key)}, tag_of(key.specialisation)}},
        [this, &node, key](const std::vector<Answer>& answers) {
@@ -61,7 +61,7 @@ void Simulation::first_look(Node& node, const Key& key) {
        });
 }
 
-/// What the tier's thread does: one round of what is due at a time.
+/// The work of the tier's thread: it sends the requests that are due, one round at a time.
 void Simulation::step(Node& node) {
   if (!node.alive || node.paused || node.busy) return;
   std::vector<LeaseRequest> requests = node.leases->due(node.time(now_));
@@ -92,8 +92,8 @@ void Simulation::step(Node& node) {
   });
 }
 
-/// The commands of one pipeline reach the server one by one or not at all from some on, and may do so long
-/// after their sender has given up and closed the connection.
+/// Sends the commands of one pipeline. They reach the server one by one, and from a random command on not at
+/// all. They may arrive long after the sender has given up and closed the connection.
 void Simulation::send(Node& node, std::vector<Command> commands,
                       std::function<void(std::vector<Answer>)> then) {
   struct Exchange {
@@ -101,7 +101,7 @@ void Simulation::send(Node& node, std::vector<Command> commands,
     std::function<void(std::vector<Answer>)> then;
     std::size_t done = 0;
     bool over = false;
-    Micros answered_until = 0;  // one stream: an answer never overtakes
+    Micros answered_until = 0;  // answers share one stream, so none overtakes another
   };
   const auto exchange = std::make_shared<Exchange>();
   exchange->answers.resize(commands.size(), Answer{Fault::timeout, {}, {}});
@@ -127,7 +127,7 @@ void Simulation::send(Node& node, std::vector<Command> commands,
       chance(loss_) ? static_cast<std::size_t>(between(0, static_cast<Micros>(commands.size()) - 1))
                     : commands.size();
   const bool answer_lost = chance(loss_);
-  const bool straggler = slow_ > 0 && chance(0.02);  // a stalled network: long after
+  const bool straggler = slow_ > 0 && chance(0.02);  // the network stalls, and commands arrive long after
   Micros when = now_ + (straggler ? between(0, kLatest) : latency());
   const bool sent = reachable(node);
   for (std::size_t i = 0; i < arrive && sent; ++i) {
@@ -147,7 +147,7 @@ void Simulation::send(Node& node, std::vector<Command> commands,
          [this, &node, exchange, reply = std::move(reply), i, last, answer_lost, end] {
            if (exchange->over || node.cut_off || silent_since_ >= 0 || (answer_lost && (last || chance(0.5))))
              return;
-           if (exchange->done != i) return;  // in order, or the connection is broken
+           if (exchange->done != i) return;  // an earlier answer was lost, so the connection is broken
            exchange->answers[i] = {Fault::none, {}, reply};
            ++exchange->done;
            if (last) end();
@@ -182,7 +182,7 @@ void Simulation::decided(Node& node) {
 void Simulation::compiled(Node& node, const Key& key) {
   if (!node.alive) return;
   if (node.paused) {
-    compiles_[node.compiling[key]].ended = now_ + 1'000'000 * kSecond;  // until it goes on
+    compiles_[node.compiling[key]].ended = now_ + 1'000'000 * kSecond;  // until the node goes on
     node.when_resumed.push_back([this, &node, key] {
       compiles_[node.compiling[key]].ended = now_;
       compiled(node, key);

@@ -1,5 +1,5 @@
-// The lease protocol over virtual time: nodes that run the very code of remote/lease and
-// remote/lease_commands against one server, with everything that can go wrong drawn at random from one seed.
+// The lease protocol in virtual time. Nodes run the code of cache/fleet/lease and
+// cache/fleet/redis/lease_commands against one server. All faults are drawn at random from one seed.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace kiln::fleet::simulation {
 
-/// How the protocol is broken, to see that the checks see it.
+/// Ways to break the protocol, to test that the checks find them.
 enum class Mutation {
   none,
-  release_without_compare,  ///< DEL
+  release_without_compare,  ///< by DEL
   renewal_by_pexpire,
   renewal_by_set_xx,
   no_renewal,
@@ -33,11 +33,11 @@ enum class Mutation {
   waits_for_a_silent_server,
 };
 
-/// What a run may hold. A calm one has delays of milliseconds and crashes, and no more.
+/// The faults of a run. A calm run has delays of milliseconds and crashes only.
 struct Weather {
   bool calm = true;
-  /// Not 0: so many nodes that write and live, which ask for so many keys in the first `spread`, each kernel
-  /// being a compile of `compile`.
+  /// When not 0, the run has exactly this number of nodes and keys. All nodes may write and none crashes.
+  /// They ask for all keys within the first `spread`, and every compile takes `compile`.
   std::size_t nodes = 0, keys = 0;
   Micros spread = 0, compile = 0, latency = 2'000;
   static Weather calm_one() { return {}; }
@@ -45,7 +45,7 @@ struct Weather {
   static Weather crowd(std::size_t nodes, std::size_t keys, Micros spread, Micros compile) {
     return {true, nodes, keys, spread, compile};
   }
-  /// Compiles take no longer than an answer, so that a lease is free again between two commands of a node.
+  /// Compiles that are quicker than an answer, so that a lease is free again between two commands of a node.
   static Weather hasty() { return {true, 50, 5, 20'000, 100, 30'000}; }
 };
 
@@ -53,12 +53,12 @@ struct Report {
   std::uint64_t runs = 0, asks = 0, served = 0, hits = 0, compiles = 0, leased = 0, without_lease = 0;
   std::uint64_t keys = 0, crashes = 0, failovers = 0, periods = 0;
   std::uint64_t most_compiles_per_period = 0;
-  std::uint64_t overlaps = 0;  ///< two leased compiles of a key at once; each after a counted loss of a lease
+  std::uint64_t overlaps = 0;  ///< leased compiles of a key at once, in pairs; a lease was lost before each
   std::uint64_t lost_to_failover = 0, lost_to_expiry = 0;
-  std::map<std::string, std::uint64_t> commands;  ///< that reached the server, by name
+  std::map<std::string, std::uint64_t> commands;  ///< commands that reached the server, by name
   std::uint64_t most_commands_per_100_ms = 0;
   LeaseCounts counts;
-  std::vector<double> added_s;  ///< for each ask: served after, less a compile of its own at once
+  std::vector<double> added_s;  ///< for each ask: seconds to serve it, less its own compile and pauses
   std::vector<std::string> violations;
 };
 
@@ -108,9 +108,9 @@ class Simulation {
   Mutation mutation_;
   LeasePolicy policy_;
   std::mt19937_64 random_;
-  Micros now_ = 0, clock_back_ = 0;                         // how far the server's clock was ever set back
-  Micros silent_since_ = -1;                                // the server is stopped
-  Micros writes_paused_from_ = -1, writes_paused_to_ = -1;  // it answers reads, as in a failover
+  Micros now_ = 0, clock_back_ = 0;                         // how far the server's clock was set back in all
+  Micros silent_since_ = -1;                                // since when the server is stopped; -1: it runs
+  Micros writes_paused_from_ = -1, writes_paused_to_ = -1;  // the server answers reads only, as in a failover
   double loss_ = 0, slow_ = 0, lying_ = 0;
   std::uint64_t sequence_ = 0;
   struct Event {

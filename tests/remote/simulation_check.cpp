@@ -1,4 +1,4 @@
-// What must hold of a run of the simulation, whatever happened in it.
+// The checks that every run of the simulation must pass.
 #include <algorithm>
 
 #include "cache/fleet/redis/keys.hpp"
@@ -11,12 +11,12 @@ void Simulation::violated(std::string what) {
                         std::to_string(static_cast<double>(now_) / kSecond) + " s: " + std::move(what));
 }
 
-/// Nobody renews it: the lease of the dead ends within its time.
+/// Checks that the lease of a dead node ends in time, as no node renews it.
 void Simulation::check_dead_lease(const std::string& lease, const std::string& token, Micros crashed) {
   const Micros slack = micros(policy_.lease) + kLatest + clock_back_ + kSecond;
   at(crashed + slack, [this, lease, token, slack] {
     server_.expire(now_);
-    // A clock that is set back while this waits makes it last by that much longer.
+    // When the server's clock was set back meanwhile, the lease lasts longer by that time.
     if (server_.value(lease) == token && slack >= micros(policy_.lease) + kLatest + clock_back_ + kSecond)
       violated("the lease of a dead node lives on");
   });
@@ -43,7 +43,7 @@ void Simulation::check(Report& report) {
   for (const auto& [name, times] : server_.commands) report.commands[name] += times;
   for (const auto& [when, times] : server_.commands_at)
     report.most_commands_per_100_ms = std::max(report.most_commands_per_100_ms, times);
-  // Two leased compiles of one key at once: only after the first one's lease was lost to a fault.
+  // Two leased compiles of one key may overlap only after a lease was lost to a fault.
   for (const Compile& first : compiles_) {
     if (!first.leased) continue;
     for (const Compile& second : compiles_) {
@@ -52,7 +52,8 @@ void Simulation::check(Report& report) {
         continue;
       ++report.overlaps;
       if (weather_.calm) violated("two leased compiles of one key at once, and nothing had happened");
-      // Mostly the first one's; or the second one's own, before its node had heard that it was given.
+      // Usually the first compile's lease was lost. Otherwise the second compile's own lease was lost before
+      // its node had heard of it.
       bool lost = false;
       for (const Period& period : server_.periods()) {
         const bool by_fault = period.end == Period::End::expired || period.end == Period::End::fault;
@@ -75,13 +76,14 @@ void Simulation::check(Report& report) {
       ++report.served;
       const Micros patience = micros(LeasePolicy().budget) * 102 / 100 + 4 * kReadDeadline;
       if (ask.decided - ask.asked > patience + node.paused_in_all) violated("waited past the budget");
-      // Three looks without an answer, each at most 30 % after the former.
+      // A node gives up after three looks without an answer, each at most 30 % later than the previous one.
       for (const auto& [from, to] : node.silences) {
         const Micros until = ask.asked + (from - ask.asked) * 22 / 10 + 2 * kSecond;
         if (ask.asked < from && node.paused_in_all == 0 && to > until && ask.decided > until)
           violated("a silent server was waited for");
       }
-      // A lease that nobody can renew, and three acquires, each at most 30 % after the former.
+      // No node can renew a lease now. A node waits for the lease's end, and then for three acquires, each at
+      // most 30 % later than the previous one.
       const bool else_well = loss_ + slow_ + lying_ == 0 && clock_back_ == 0 && node.silences.empty();
       const Micros alone = std::max(ask.asked, writes_paused_from_) + micros(policy_.lease),
                    until = ask.asked + (alone - ask.asked) * 3 + 2 * kSecond;
@@ -99,14 +101,15 @@ void Simulation::check(Report& report) {
         ++made, crashed += compile.crashed;
         excused += nodes_[compile.node]->reads_only;
       }
-      // Beyond the first: one for each that died, and when two died in a row the convoy is left by all.
+      // One compile is allowed, and one more for each that crashed. After two crashes in a row all nodes
+      // leave the convoy and compile.
       if (crashed < 2 && made > 1 + crashed + excused)
         violated(std::to_string(made) + " compiles of one key, " + std::to_string(crashed) + " crashed");
     }
   }
 }
 
-constexpr Micros kLongest = 600 * kSecond;  // of a run: all are decided long before
+constexpr Micros kLongest = 600 * kSecond;  // a run's limit; all asks are decided long before
 
 void Simulation::run(Report& report) {
   plan_weather();

@@ -42,7 +42,7 @@ void Server::begin_period(const std::string& key, const std::string& token, Micr
   periods_.push_back(fresh);
 }
 
-/// The longest lag of a replica that is asked for.
+/// The longest lag of a replica that fail_over() is called with.
 constexpr Micros kMostLag = 2'000'000;
 
 void Server::note(const std::string& key, Micros now) {
@@ -104,7 +104,7 @@ Reply Server::execute(const std::vector<std::string>& words, const std::string& 
     end_period(lease, Period::End::released, now);
     return number(1);
   }
-  // What the protocol never sends: for its mutations.
+  // Only mutations of the protocol send the commands below.
   if (name != "DEL" && name != "PEXPIRE") throw std::logic_error("unknown command " + name);
   note(words[1], now);
   const auto found = values_.find(words[1]);
@@ -121,7 +121,7 @@ void Server::set_clock(Micros forward, Micros now) {
   expire(now);
   offset_ += forward;
   if (forward <= 0) return;
-  // What this ends did not end by its own time.
+  // The leases that end here were ended by the clock's jump, which is a fault.
   for (auto value = values_.begin(); value != values_.end();) {
     const auto next = std::next(value);
     if (value->second.expires && *value->second.expires <= wall(now))

@@ -1,5 +1,5 @@
-// A Redis server in virtual time: the few commands of the lease protocol, its own wall clock, replication
-// that loses the last writes at a failover, and a witness of every lease.
+// A Redis server in virtual time. It has the few commands of the lease protocol, its own wall clock, and
+// replication that loses the last writes at a failover. It records a Period for every lease.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@ namespace kiln::fleet::simulation {
 
 using Micros = std::int64_t;
 
-/// The time that one token held one lease.
+/// The time for which one token held one lease.
 struct Period {
   enum class End { open, released, expired, fault, deleted, overwritten } end = End::open;
   std::string lease, token;
   Micros began = 0, ended = 0;
-  bool entry_was_there = false;  ///< when it began
+  bool entry_was_there = false;  ///< when the period began
   int compiles = 0;
 };
 
 class Server {
  public:
-  /// What `by` sends arrives. `by` is its token on this key's lease, for the witness.
+  /// Executes a command. `by` is the sender's token on this key's lease, for the record of periods.
   Reply execute(const std::vector<std::string>& words, const std::string& by, Micros now);
-  /// The wall clock, which leases expire by.
+  /// Moves the server's wall clock, by which leases expire.
   void set_clock(Micros forward, Micros now);
-  /// Writes of the last `lag` are lost.
+  /// Fails over to a replica that has lost the writes of the last `lag`.
   void fail_over(Micros lag, Micros now);
   void flush(Micros now);
-  /// What has expired is gone, and the witness knows.
+  /// Removes expired values and ends their periods.
   void expire(Micros now);
 
   const std::vector<Period>& periods() const { return periods_; }
   std::vector<Period>& periods() { return periods_; }
-  /// The newest one of this token.
+  /// The newest period of this token on this lease; null when there is none.
   Period* period_of(const std::string& lease, const std::string& token);
   bool has(const std::string& key, Micros now) {
     expire(now);
@@ -48,10 +48,10 @@ class Server {
     const auto found = values_.find(key);
     return found == values_.end() ? std::string() : found->second.bytes;
   }
-  /// Commands that changed a lease which was somebody else's and had not ended.
+  /// The number of commands that changed another node's lease before its end.
   std::uint64_t touched_others = 0;
   std::map<std::string, std::uint64_t> commands;  ///< by name
-  std::map<Micros, std::uint64_t> commands_at;    ///< by tenths of a second
+  std::map<Micros, std::uint64_t> commands_at;    ///< by tenth of a second
 
  private:
   struct Value {
@@ -74,7 +74,7 @@ class Server {
   void note(const std::string& key, Micros now);
 
   std::map<std::string, Value> values_;
-  std::deque<Undo> undo_;                    // what the replica may not have got
+  std::deque<Undo> undo_;                    // writes that the replica may not have received
   std::map<std::string, std::size_t> open_;  // lease -> its period
   std::vector<Period> periods_;
   Micros offset_ = 0;

@@ -1,4 +1,4 @@
-// What a run of the simulation begins with, and what happens to it: everything that is drawn from the seed.
+// The start and the faults of a simulation's run: everything that is drawn from the seed.
 #include <algorithm>
 #include <utility>
 
@@ -30,7 +30,7 @@ Simulation::Simulation(std::uint64_t seed, Weather weather, Mutation mutation)
     auto node = std::make_unique<Node>();
     node->index = i;
     node->epoch = between(kSecond, 1'000'000 * kSecond);
-    node->rate = 1 + 0.0001 * static_cast<double>(between(-100, 100));  // one per cent: a bad clock
+    node->rate = 1 + 0.0001 * static_cast<double>(between(-100, 100));  // a bad clock: off by up to 1 %
     node->reads_only = chance(0.1) && weather_.nodes == 0;
     LeasePolicy policy = policy_;
     policy.may_write = !node->reads_only;
@@ -56,14 +56,16 @@ Micros Simulation::compile_time() {
   const Micros kind = between(0, 9);
   if (kind < 5) return between(30 * kMilli, 500 * kMilli);
   if (kind < 8) return between(kSecond, 8 * kSecond);
-  // Longer than a lease. In calm weather so that a takeover, too, is done within the budget.
+  // These compiles are longer than a lease. In calm weather a compile after a takeover
+  // must also fit the budget.
   if (weather_.calm) return between(12 * kSecond, 14 * kSecond);
   return kind < 9 ? between(12 * kSecond, 40 * kSecond) : between(70 * kSecond, 100 * kSecond);
 }
 
-/// Times of crashes, pauses, partitions and what happens to the server.
+/// Draws the times of asks, crashes, pauses, partitions and the server's faults.
 void Simulation::plan_weather() {
-  // Everybody at once, or one after the other; some begin when most have what they want.
+  // Nodes ask all at once or one after another. In the second case most nodes are served
+  // before the last one asks.
   const Micros drawn = chance(0.5) ? 50 * kMilli : 20 * kSecond,
                spread = weather_.nodes ? weather_.spread : drawn;
   for (const auto& owned : nodes_) {
@@ -77,7 +79,7 @@ void Simulation::plan_weather() {
         Ask ask;
         ask.asked = now_;
         ask.own_compile =
-            compile_time_[key] * between(80, 130) / 100;  // a kernel takes as long everywhere, nearly
+            compile_time_[key] * between(80, 130) / 100;  // a kernel's compile time is similar on all nodes
         node.asks[key] = ask;
         if (weather_.nodes) return first_look(node, key);
         node.leases->want(key, node.time(now_));

@@ -1,4 +1,4 @@
-// Slots and redirections of Redis Cluster.
+// Hash slots and redirections of Redis Cluster.
 #include "cache/fleet/redis/cluster_slots.hpp"
 
 #include <gtest/gtest.h>

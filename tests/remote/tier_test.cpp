@@ -1,4 +1,4 @@
-// The tier over a real server: memory that ends, writers that die between two commands.
+// The tier over a server: memory runs out, and writers die between two commands.
 #include "cache/fleet/tier.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Whether the tier's thread of leases has no memory.
+/// Makes allocations in the tier's thread of leases fail.
 std::atomic<bool> g_no_memory{false};
 
 bool is_thread_of_leases() noexcept {
@@ -31,7 +31,7 @@ bool is_thread_of_leases() noexcept {
 
 }  // namespace
 
-// Not inlined: the compiler would see malloc meet delete.
+// Not inlined: otherwise the compiler sees that memory of malloc is deleted, and warns.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   if (g_no_memory && is_thread_of_leases()) throw std::bad_alloc();
   if (void* out = std::malloc(size)) return out;
@@ -98,7 +98,7 @@ TEST(Tier, AWriterThatDiesBetweenItsCommandsHidesNoEntryFromOtherToolchains) {
   BadServer server([&](Peer& peer) {
     const auto words = peer.command();
     const std::lock_guard lock(mutex);
-    if (!words.empty()) done.push_back(words[0]);  // and no other of this writer
+    if (!words.empty()) done.push_back(words[0]);  // the writer's only command
   });
   {
     const auto counts = std::make_shared<Counts>();

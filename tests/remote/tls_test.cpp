@@ -1,4 +1,4 @@
-// rediss:// against a real server with certificates of the test's own.
+// rediss:// with a real server and certificates that the test makes.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -79,13 +79,13 @@ TEST_F(RemoteTls, MovesLargeValuesAndManyCommands) {
   for (int i = 0; i < 2000; ++i)
     ASSERT_EQ(answers[static_cast<std::size_t>(i) + 2].reply.text, std::to_string(i));
   EXPECT_TRUE(ping(client));
-  EXPECT_EQ(client.status().at(0).connections, 1u);  // session tickets do not count as unasked words
+  EXPECT_EQ(client.status().at(0).connections, 1u);  // session tickets do not count as unexpected bytes
 }
 
 TEST_F(RemoteTls, RefusesAnUnknownAuthority) {
   TlsServer server("server");
   expect_tls_fault(ping(server.at("localhost") + ca("stranger.pem")), "certificate");
-  expect_tls_fault(ping(server.at("localhost")), "certificate");  // the system's authorities
+  expect_tls_fault(ping(server.at("localhost")), "certificate");  // trusts the system's authorities only
 }
 
 TEST_F(RemoteTls, RefusesAnExpiredCertificate) {
@@ -115,7 +115,7 @@ TEST_F(RemoteTls, SaysWhichFileIsNotUsable) {
   expect_tls_fault(ping(url + ca() + "&cert=/nowhere.pem&key=/n"), "cert=/nowhere.pem");
   expect_tls_fault(ping(url + ca() + "&cert=" + (*files)["client.pem"] + "&key=" + (*files)["server.key"]),
                    "key=");
-  // A key under a password is refused, and nobody is asked on the terminal.
+  // A key with a password is refused, without a question on the terminal.
   expect_tls_fault(ping(url + ca() + "&cert=" + (*files)["client.pem"] + "&key=" + (*files)["locked.key"]),
                    "key=");
 }
@@ -141,7 +141,7 @@ TEST_F(RemoteTls, RefusesWhatSpeaksNoTls) {
   ClientOptions hasty = options("rediss://localhost:" + std::to_string(plain.port()) + ca());
   hasty.timeouts.connect = 200ms;
   Client client(std::move(hasty));
-  EXPECT_EQ(ping(client).fault, Fault::timeout);  // Redis waits for the end of what it takes for a line
+  EXPECT_EQ(ping(client).fault, Fault::timeout);  // Redis waits for the end of what it reads as a line
   BadServer garbage([](Peer& peer) { peer.say("SSH-2.0-OpenSSH_9.2\r\n"), peer.wait_for_the_end(); });
   EXPECT_EQ(ping("rediss://127.0.0.1:" + std::to_string(garbage.port()) + ca()).fault, Fault::tls);
   TlsServer server("server");

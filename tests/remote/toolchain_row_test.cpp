@@ -82,7 +82,7 @@ TEST_F(Row, OfAHashComeInTheOrderOfTheirUseAndTheBadOnesAreCounted) {
   add(some_row(5, "none", 99), &key_);
   add(some_row(6, "13.1", 99), &stranger_);
   add(some_row(7, "13.1", 99), nullptr);
-  fields.emplace_back(some_entry(1, 8).key.toolchain.hex(), fields[0].second);  // replayed under another name
+  fields.emplace_back(some_entry(1, 8).key.toolchain.hex(), fields[0].second);  // replayed with another name
   fields.emplace_back("no hex", fields[0].second);
   RejectionCounts rejected;
   const auto rows = open_rows(fields, some_entry().key.specialisation, trusted_, rejected);

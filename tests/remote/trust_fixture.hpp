@@ -1,4 +1,4 @@
-// Keys and entries of the tests.
+// Keys and entries for tests.
 #pragma once
 
 #include <sodium.h>
@@ -36,7 +36,7 @@ inline Key numbered_key(std::uint8_t number) {
   return key;
 }
 
-/// An entry of toolchain `toolchain`, which compresses to about half.
+/// An entry of toolchain number `toolchain`. It compresses to about half its size.
 inline fleet::PublishedRecord some_entry(std::uint8_t specialisation = 1, std::uint8_t toolchain = 1,
                                          std::size_t image_bytes = 500) {
   fleet::PublishedRecord out;
@@ -54,7 +54,7 @@ inline fleet::PublishedRecord some_entry(std::uint8_t specialisation = 1, std::u
 
 inline fleet::Asked asked_for(const fleet::PublishedRecord& entry) { return {entry.key, entry.key_text}; }
 
-/// "accepted" or the reason's name.
+/// "accepted", or the name of the reason for the rejection.
 inline std::string verdict(std::string_view bytes, const fleet::Asked& asked,
                            const std::vector<trust::PublicKey>& trusted) {
   const auto opened = fleet::open_envelope(bytes, asked, trusted);
@@ -62,7 +62,7 @@ inline std::string verdict(std::string_view bytes, const fleet::Asked& asked,
   return reason ? fleet::name_of(*reason) : "accepted";
 }
 
-/// Where the parts of an envelope lie.
+/// The offsets of an envelope's parts.
 struct EnvelopePlaces {
   static constexpr std::size_t magic = 0, schema = 8, key = 12, sizes = 44, names = 60, key_text = 62;
   std::size_t digest, signed_by, signature, payload;
@@ -73,14 +73,14 @@ struct EnvelopePlaces {
         payload(signature + 64) {}
 };
 
-/// Signs again what a test has changed before the signature.
+/// Signs the envelope again after a test has changed bytes before the signature.
 inline std::string signed_again(std::string bytes, const EnvelopePlaces& places,
                                 const trust::SigningKey& key) {
   const Bytes<64> signature = key.sign(std::string_view(bytes).substr(0, places.signature));
   return bytes.replace(places.signature, 64, base::view(signature));
 }
 
-/// The same envelope around another payload, digest and signature as they ought to be.
+/// Replaces the envelope's payload, and makes digest and signature match.
 inline std::string with_payload(std::string bytes, const EnvelopePlaces& places, std::string_view payload,
                                 std::uint32_t image_size, const trust::SigningKey& key) {
   const auto size = static_cast<std::uint32_t>(payload.size());

@@ -1,4 +1,4 @@
-// What a server costs that cannot be reached, or was given up: the callers' deadlines and the breaker.
+// Servers that cannot be reached, or that the breaker has given up, cost callers at most their deadlines.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Its queue of connections is full, so that the kernel drops what comes: nobody answers.
+/// A listener whose queue of connections is full, so that the kernel drops new connections without an answer.
 class BlackHole {
  public:
   BlackHole() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -65,7 +65,7 @@ TEST(RemoteFault, TriesANamesOtherAddressesWithinTheSameTime) {
 }
 
 TEST(RemoteFault, ADeadDnsServerIsNotWaitedFor) {
-  const auto end = std::make_shared<std::atomic<bool>>(false);  // the thread's as well
+  const auto end = std::make_shared<std::atomic<bool>>(false);  // the lookup's thread owns it, too
   ClientOptions options{.url = Url::parse("redis://name")};
   options.lookup = [end](const std::string&, std::uint16_t) {
     while (!*end) std::this_thread::sleep_for(1ms);
@@ -79,7 +79,7 @@ TEST(RemoteFault, ADeadDnsServerIsNotWaitedFor) {
     const auto status = client.status().at(0);
     EXPECT_EQ(status.count(Fault::unresolved), 20u);
     EXPECT_EQ(status.breaker, Breaker::State::closed);
-  }  // while the lookup hangs
+  }  // the client is destroyed while the lookup hangs
   *end = true;
 }
 
@@ -94,7 +94,7 @@ TEST(RemoteFault, HeedsTheCallersDeadline) {
     EXPECT_GE(call.took, 29ms);
     EXPECT_LT(call.took, at_most(kBounded));
   }
-  // Callers in a hurry say nothing about a server that was given 30 ms of its 60 s.
+  // A caller's short deadline is no failure of the server, which had 30 ms of its 60 s.
   EXPECT_EQ(client.status().at(0).breaker, Breaker::State::closed);
   const int before = server.connections();
   EXPECT_EQ(client.call(get("k"), base::Deadline::after(0s)).fault, Fault::timeout);
@@ -109,11 +109,12 @@ TEST(RemoteFault, KeepsItsDeadlinesToMilliseconds) {
   auto best = base::Clock::duration::max();
   for (int i = 0; i < 10; ++i) best = std::min(best, timed(client, get("k")).took);
   EXPECT_GE(best, 150ms);
-  EXPECT_LT(best, at_most(170ms));  // of ten, one that the machine left alone
+  EXPECT_LT(best, at_most(170ms));  // the best of ten calls, to leave out pauses of the machine
 }
 
 TEST(RemoteFault, GivesAnAnnouncedValueItsTime) {
-  // 150 ms + 20 MB at 100 MB/s is 350 ms: more than what this server needs for itself.
+  // The deadline grows with the announced size. 20 MB at 100 MB/s would give 350 ms,
+  // 200 more than for no bytes.
   const std::string part(1 << 20, 'x');
   BadServer server([&](Peer& peer) {
     peer.command();
@@ -124,7 +125,7 @@ TEST(RemoteFault, GivesAnAnnouncedValueItsTime) {
     peer.say("\r\n");
   });
   ClientOptions options{.url = Url::parse(server.url())};
-  options.timeouts.bytes_per_second = 10'000'000;  // of this busy machine: 2.2 s
+  options.timeouts.bytes_per_second = 10'000'000;  // for a busy machine: the deadline is 2.2 s
   Client client(std::move(options));
   Command command = get("k");
   command.reply_limit = 32 << 20;
@@ -154,7 +155,7 @@ TEST(RemoteFault, LeavesAServerAloneAfterThreeFailures) {
   EXPECT_LE(status.opens_in, 36s);
   EXPECT_EQ(status.open_connections, 0);
 
-  seconds = 37;  // one asks; it is still ill
+  seconds = 37;  // one call probes the server, which still fails
   EXPECT_EQ(client.call(get("k"), never()).fault, Fault::closed);
   EXPECT_EQ(client.call(get("k"), never()).fault, Fault::breaker_open);
   EXPECT_EQ(server.connections(), asked + 1);
@@ -213,7 +214,7 @@ TEST(RemoteFault, OneDeadServerOfSeveralCostsItsOwnKeysOnly) {
   EXPECT_EQ(lost.size(), 1u);
   EXPECT_EQ(lost.count(1), 1u);
   const auto status = client.status();
-  EXPECT_EQ(status.at(0).exchanges, 1u);  // one round trip, however many commands
+  EXPECT_EQ(status.at(0).exchanges, 1u);  // one round trip for all commands
   EXPECT_EQ(status.at(2).exchanges, 1u);
   EXPECT_EQ(a.connections(), 1);
 }
@@ -231,7 +232,7 @@ TEST(RemoteFault, ManyThreadsPayForADeadServerOnce) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_LT(base::Clock::now() - began, at_most(kBounded));
   EXPECT_EQ(faults, 320);
-  EXPECT_LE(server.connections(), 8);  // four at once; the breaker opens with the third
+  EXPECT_LE(server.connections(), 8);  // four calls at once; the breaker opens after the third failure
   EXPECT_EQ(client.status().at(0).breaker, Breaker::State::open);
 }
 

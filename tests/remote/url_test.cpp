@@ -1,4 +1,4 @@
-// What KILN_REMOTE may say, and that a password never comes back out.
+// Values of KILN_REMOTE, and passwords, which never appear in an error.
 #include "cache/fleet/redis/url.hpp"
 
 #include <gtest/gtest.h>
@@ -121,7 +121,7 @@ TEST(RemoteUrl, TakesNoPartOfAPasswordForAServer) {
 }
 
 TEST(RemoteUrl, NeverRepeatsAPasswordInAnError) {
-  // Written wrongly, a password may stand in any place.
+  // In a wrong URL a password may stand in any place.
   for (const char* text : {"redis://u:hunter2/x@h:1", "redis://u:hunter2@h:x", "redis://:hunter2,x@h",
                            "redis://h:hunter2", "hunter2", "redis://h/hunter2", "redis://h?hunter2=1",
                            "redis://u:hunter2%zz@h", "hunter2://h", "redis://u:a@h,u:hunter2@g"}) {
