@@ -40,7 +40,7 @@ TEST(Arch, NonsenseIsAnErrorThatShowsTheValueAndWhatIsExpected) {
 
 TEST(Hash, IsXxh3InCanonicalOrder) {
   EXPECT_EQ(digest_of("").hex(),
-            "99aa06d3014798d86001c324468d497f");  // XXH3_128bits of nothing, from xxHash's own vectors
+            "99aa06d3014798d86001c324468d497f");  // XXH3_128bits of no bytes, from xxHash's test vectors
   EXPECT_NE(digest_of("a"), digest_of("b"));
 }
 
@@ -78,7 +78,7 @@ TEST(ReadFile, NeverBlocksOnAFifoAndNamesTheReason) {
 
 TEST(FileStamp, IsSettledOnlyWhenMtimeAndCtimeAreOld) {
   const kiln::testing::Tree tree;
-  const std::string file = tree.write("f", "x");  // mtime a minute ago, ctime now
+  const std::string file = tree.write("f", "x");  // its mtime is a minute ago, its ctime is now
   EXPECT_FALSE(FileStamp::of(file)->settled());
   FileStamp old = *FileStamp::of(file);
   old.changed_ns = old.modified_ns;

@@ -1,5 +1,5 @@
-// Where an installation's files are looked for. This program defines KILN_INSTALL_PREFIX, as users of the
-// static library do.
+// The places that are searched for an installation's files. This program defines KILN_INSTALL_PREFIX, as
+// users of the static library do.
 #include "base/installation.hpp"
 
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 namespace kiln::base {
 namespace {
 
-/// Counts its ends in this process.
+/// Counts its destructions in this process.
 struct Counted {
   Counted() = default;
   Counted(const Counted&) = delete;

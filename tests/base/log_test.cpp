@@ -23,7 +23,7 @@ class LogTest : public ::testing::Test {
   ~LogTest() override { set_log(nullptr, nullptr, Level::warning); }
 };
 
-/// Threads that log all the time.
+/// Threads that log until this object is destroyed.
 class Loggers {
  public:
   explicit Loggers(int count) {
@@ -98,7 +98,7 @@ TEST_F(LogTest, AFormerSinkIsNotCalledOnceTheNextIsSet) {
     std::atomic<bool> alive{true};
     std::atomic<long> calls{0}, late{0};
   };
-  std::vector<std::unique_ptr<Alive>> users;  // kept, so that a late call is counted and not a crash
+  std::vector<std::unique_ptr<Alive>> users;  // kept alive, so that a late call is counted and does not crash
   const auto sink = [](int, const char*, std::size_t, void* user) {
     auto* const mine = static_cast<Alive*>(user);
     std::this_thread::yield();
@@ -140,7 +140,7 @@ TEST_F(LogTest, TheSetterWaitsForARunningCall) {
   EXPECT_TRUE(replaced);
 }
 
-/// Both are in the first sink at once, and both replace what is set then.
+/// Both threads are in the first sink at once, and both replace the sink.
 TEST_F(LogTest, SinksThatSetTheNextSinkDoNotWaitForEachOther) {
   static std::atomic<int> inside, calls;
   static const LogFunction kLast = [](int, const char*, std::size_t, void*) { ++calls; };
@@ -200,7 +200,7 @@ TEST_F(LogTest, AChildForkedWhileOthersLogHasALogOfItsOwn) {
   if (testing::cannot_fork_busy()) GTEST_SKIP() << testing::cannot_fork_busy();
   std::atomic<long> calls{0};
   static constexpr int kForks = 200;
-  set_log_sink([&](Level, std::string_view) { ++calls; });  // its mutex, too, is mostly locked
+  set_log_sink([&](Level, std::string_view) { ++calls; });  // its mutex is often locked at a fork, too
   const Loggers loggers(3);
   while (calls == 0) std::this_thread::yield();
   for (int i = 0; i < kForks; ++i) {
@@ -219,7 +219,7 @@ TEST_F(LogTest, AChildForkedWhileOthersLogHasALogOfItsOwn) {
     ASSERT_EQ(child, 0) << "fork " << i;
   }
   const long before = calls;
-  while (calls == before) std::this_thread::yield();  // the parent's log goes on
+  while (calls == before) std::this_thread::yield();  // the parent still logs
 }
 
 TEST_F(LogTest, AForkInsideASinkEndsWell) {

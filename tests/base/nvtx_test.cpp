@@ -1,4 +1,4 @@
-// Ranges as a tool sees them. Each test runs in a child of its own: NVTX looks for a tool once per process.
+// Ranges as a tool sees them. Each test runs in a new process, as NVTX looks for a tool once per process.
 #include "base/nvtx.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class NvtxTest : public ::testing::Test {
   }
   void TearDown() override { ::unsetenv("NVTX_INJECTION64_PATH"); }
   static void attach(const char* tool = KILN_NVTX_TOOL) { ::setenv("NVTX_INJECTION64_PATH", tool, 1); }
-  /// What the tool saw, without thread ids.
+  /// The calls that the tool saw, without thread ids.
   std::vector<std::string> calls() const {
     std::vector<std::string> out;
     const auto file = read_file(tree_.at("calls"));

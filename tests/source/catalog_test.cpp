@@ -129,7 +129,7 @@ TEST(Catalog, ParsesAgainWhenTheManifestChanged) {
 TEST(Catalog, NoticesAnEditWithinTheClocksTick) {
   const Tree tree;
   Catalog catalog({tree.path()});
-  for (int i = 0; i < 20; ++i) {  // same size, same directory, as fast as possible
+  for (int i = 0; i < 20; ++i) {  // edits of the same size in quick succession
     tree.write("one.toml", minimal("one", "summary = \"" + std::to_string(10 + i) + "\"\n"));
     EXPECT_EQ(catalog.open("one")->manifest.summary, std::to_string(10 + i));
   }

@@ -1,4 +1,4 @@
-// What must not be compiled under a key that cannot see it.
+// Files that a key cannot see must not be compiled under it.
 #include <sys/stat.h>
 
 #include <fstream>
@@ -22,7 +22,7 @@ TEST(ClosureFaults, AbsoluteIncludesAreRefused) {
                [&] { t.scan("#include </etc/hosts>\n"); });
   expect_error(Errc::source, {"absolute include"},
                [&] { t.scan("#if __has_include(\"/etc/hosts\")\n#endif\n"); });
-  EXPECT_EQ(t.scan("#include <b.h>\n").files.size(), 1u);  // the toolkit's own business
+  EXPECT_EQ(t.scan("#include <b.h>\n").files.size(), 1u);  // the toolkit may have absolute includes
   EXPECT_NO_THROW(t.scan("#define LOG \"/var/log/x.log\"\n"));
 }
 
@@ -202,7 +202,7 @@ TEST(Changed, NoticesAVanishedFile) {
   EXPECT_EQ(c.changed(), t.path("p/a.h"));
 }
 
-// It may have been another in between, while the compiler read it.
+// The file may have had other content in between, while the compiler read it.
 TEST(Changed, AFileThatWasWrittenAgainCountsAsChangedEvenWithTheSameContent) {
   ClosureTree t;
   t.project({"p"});

@@ -76,7 +76,7 @@ TEST(Closure, TheOrderOfDirectoriesIsIrrelevantWhenUnambiguous) {
   EXPECT_EQ(identity(a.scan("#include <a.h>")), identity(b.scan("#include <a.h>")));
   EXPECT_EQ(roots(a.scan("#include <a.h>")), (Strings{".k0 p", ".k1 q"}));
   EXPECT_EQ(roots(b.scan("#include <a.h>")),
-            (Strings{".k1 q", ".k0 p"}));  // in search order, named by first use
+            (Strings{".k1 q", ".k0 p"}));  // in search order, numbered by first use
 }
 
 TEST(Closure, OneSpellingInTwoDirectoriesTakesTheFirst) {
@@ -179,8 +179,6 @@ TEST(Closure, AComputedIncludeOfTheProjectListsEveryRoot) {
   EXPECT_FALSE(t.scan("// #include X\n").computed);
 }
 
-/// Thrust does this, and CUB's block reduction reaches it: seven files that the compiler reads and no
-/// #include names.
 TEST(Closure, FilesThatMentionTheDateAreListed) {
   ClosureTree t;
   t.project({"p"});

@@ -1,4 +1,4 @@
-// What the toolkit changes: its headers are no part of the specialisation.
+// The closure with a toolkit, whose headers are no part of the specialisation.
 #include "closure_tree.hpp"
 
 namespace kiln::source {
@@ -97,6 +97,8 @@ TEST(Closure, AComputedIncludeOfTheToolkitIsToldApart) {
   EXPECT_EQ(symbolic(c), (Strings{".t0/a.h", ".t0/b.h"}));
 }
 
+/// Thrust does this, and CUB's block reduction includes it: the compiler reads seven
+/// files that no #include names.
 TEST(Closure, NamesPutTogetherFromMacrosAreFollowed) {
   ClosureTree t;
   t.toolkit({"t"});

@@ -1,4 +1,5 @@
-// What another process's scan is worth: the same closure, as long as everything that it saw is as it was.
+// The trace of another process's scan gives the same closure, as long as nothing that
+// the scan saw has changed.
 #include "closure/trace.hpp"
 
 #include <sys/stat.h>
@@ -35,7 +36,7 @@ struct Memory : ClosureTree {
   }
   std::string memo() const { return path("memo"); }
   std::string traces() const { return memo() + ".closures"; }
-  /// In another process, as it were: nothing but the traces is remembered.
+  /// Scans like another process, which has only the traces.
   Closure scan_again(const std::string& source = kSource, Trust trust = Trust::memo) const {
     std::filesystem::remove(memo());
     ScanCache other(memo());

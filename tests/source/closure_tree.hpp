@@ -1,4 +1,4 @@
-// A source, its include directories and what their closure looks like.
+// A source with include directories, and the closure's content as text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ struct ClosureTree : Tree {
   ScanCache cache;
   std::vector<std::string> extra;
 
-  /// Names of directories under this tree.
+  /// Adds directories of this tree to the search path.
   void project(std::initializer_list<std::string> names) { add(search.project, names); }
   void toolkit(std::initializer_list<std::string> names) { add(search.toolkit, names); }
   Closure scan(const std::string& source) { return scan_closure(source, extra, search, cache); }
@@ -32,7 +32,7 @@ inline std::vector<std::string> symbolic(const Closure& closure) {
   for (const ClosureFile& file : closure.files) out.push_back(file.symbolic);
   return out;
 }
-/// "includer spelling -> target".
+/// The edges as "includer spelling -> target".
 inline std::vector<std::string> edges(const Closure& closure) {
   std::vector<std::string> out;
   for (const ProjectEdge& edge : closure.edges)
@@ -45,7 +45,7 @@ inline std::vector<std::string> roots(const Closure& closure) {
     out.push_back(root.name + ' ' + root.path.substr(root.path.rfind('/') + 1));
   return out;
 }
-/// Everything of a closure that reaches the specialisation's half of the key.
+/// Everything in a closure that reaches the specialisation's half of the key.
 inline std::vector<std::string> identity(const Closure& closure) {
   std::vector<std::string> out = edges(closure);
   for (std::size_t i = 0; i < out.size(); ++i)

@@ -1,4 +1,4 @@
-// Assertions on kiln::Error: the code, and pieces that the message must contain.
+// Assertions on kiln::Error: its code, and pieces that its message must contain.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-/// The message, for further checks; fails the test when nothing is thrown or a piece is missing.
+/// Returns the message for further checks. Fails the test when nothing is thrown or a piece is missing.
 inline std::string expect_error(Errc code, std::initializer_list<std::string> pieces,
                                 const std::function<void()>& act) {
   try {

@@ -1,5 +1,5 @@
-// Random expressions against a second evaluator that is as plain as can be: a tree, 128-bit arithmetic, no
-// short cuts.
+// Compares random expressions with a second, plain evaluator: a tree in 128-bit
+// arithmetic, without optimisations.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -22,7 +22,7 @@ struct Node {
   std::vector<std::unique_ptr<Node>> kids;
 };
 
-/// Nothing: a fault.
+/// The value; empty for a fault.
 using Result = std::optional<std::int64_t>;
 
 Result fit(Wide value) {
@@ -119,7 +119,7 @@ class Random {
     return node;
   }
 
-  /// Parentheses where C needs them, and now and then where it does not.
+  /// The expression's text. It has parentheses where C needs them, and sometimes elsewhere.
   std::string text(const Node& node, int outer) {
     if (node.op.empty()) return node.leaf;
     const auto kid = [&](std::size_t i, int level) { return text(*node.kids[i], level); };
@@ -193,7 +193,7 @@ TEST(ExpressionRandom, FoldingChangesNoValueAndNoFault) {
     for (unsigned known = 0; known < 8; ++known) {
       const std::vector<bool> mask = {(known & 1) != 0, (known & 2) != 0, (known & 4) != 0};
       const Expression folded = expression.folded(random.slots, mask);
-      std::int64_t slots[3];  // what was known is not read again
+      std::int64_t slots[3];  // known slots are not read again
       for (std::size_t i = 0; i < 3; ++i) slots[i] = mask[i] ? -987654321 : random.slots[i];
       Result actual;
       try {

@@ -135,7 +135,7 @@ TEST(Expression, AlignIsTheLargestPowerOfTwoThatDividesUpTo4096) {
 
 TEST(Expression, StrideExpandsToTheDeclaredExpression) {
   EXPECT_EQ(value("stride(x, 0) + 1"), 7);
-  EXPECT_EQ(value("2 * stride(x, 0)"), 12);  // not 2 * rows * 2 read as text
+  EXPECT_EQ(value("2 * stride(x, 0)"), 12);  // a value, not its text: 2 * (rows * 2)
   EXPECT_EQ(value("stride(x, 1)"), 1);
   EXPECT_EQ(compile("stride(x, 0)").reads(), std::vector<int>{5});
   EXPECT_TRUE(compile("stride(x, 1)").reads().empty());
@@ -248,7 +248,7 @@ TEST(Expression, RefusesTextThatGrowsTooLong) {
   std::string sum = "1";
   for (int i = 0; i < 100'000; ++i) sum += "+1";
   compile_error(sum, {"too long"});
-  Symbols s = symbols();  // each stride reads the next one twice: 2^40 instructions when nobody counts
+  Symbols s = symbols();  // each stride reads the next one twice: 2^40 instructions
   for (int i = 0; i < 40; ++i) {
     const std::string next = "stride(a" + std::to_string(i + 1) + ", 0)";
     s.strides["a" + std::to_string(i)] = {next + " + " + next};
@@ -301,7 +301,7 @@ TEST(Expression, KnowsAFloatingPointNumberAsTheNextIntegerAwayFromZero) {
 
 TEST(Expression, FoldsWhatIsKnownAndKeepsTheRest) {
   const std::int64_t slots[] = {4096, 8, 2, 1, 0, 3, 90, 132};
-  const std::vector<bool> known = {true, true, true, true, false, false, true, true};  // all but x and rows
+  const std::vector<bool> known = {true, true, true, true, false, false, true, true};  // not x and rows
   const auto folded = [&](std::string_view text) { return compile(text).folded(slots, known); };
   EXPECT_EQ(folded("H / VEC * sizeof(T)").constant_value(), 1024);
   EXPECT_EQ(folded("H == 4096 || rows > 0").constant_value(), 1) << "decided by its first half";

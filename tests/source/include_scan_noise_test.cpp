@@ -1,4 +1,4 @@
-// Every offset, every splice, noise, and texts made to be slow.
+// The include scan at every offset, with splices everywhere, on noise, and on texts that are made to be slow.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,6 +29,7 @@ TEST(IncludeScan, RemovesRepeatsAmongMany) {
   EXPECT_EQ(scan(text), expected);
 }
 
+/// The vector search has blocks and a tail, and must find an include at every offset in them.
 TEST(IncludeScan, FindsEverythingAtEveryOffset) {
   for (std::size_t before = 0; before < 100; ++before) {
     for (std::size_t after = 0; after < 70; ++after) {
@@ -38,6 +39,7 @@ TEST(IncludeScan, FindsEverythingAtEveryOffset) {
   }
 }
 
+/// A line splice anywhere changes nothing for the preprocessor, so it must change nothing for the scan.
 TEST(IncludeScan, SplicesNeverHideAnything) {
   const std::string text =
       "int a;\n#include <one.h>\n# include \"two.h\"\n#if __has_include(<three.h>)\n#define H "
@@ -99,6 +101,7 @@ TEST(IncludeScan, SurvivesNoise) {
   }
 }
 
+/// Each text has 2 MB. Work that grows with the square of the size would take minutes.
 TEST(IncludeScan, NoTextMakesItSlow) {
   for (const std::string_view piece : {"#",
                                        "#/*",

@@ -12,7 +12,7 @@ struct ScanRow {
 void check(std::initializer_list<ScanRow> rows) {
   for (const ScanRow& row : rows) {
     EXPECT_EQ(scan(row.text), row.expected) << row.text;
-    // The same far inside a file: other alignment, other blocks of the vector search.
+    // The text further inside a file has another alignment and lies in other blocks of the vector search.
     for (const std::size_t before : {1, 13, 29, 31, 64}) {
       EXPECT_EQ(scan(std::string(before, 'x') + '\n' + row.text + "\nint tail;\n"), row.expected)
           << before << ": " << row.text;
@@ -152,7 +152,7 @@ TEST(IncludeScan, TakesHeaderLikeStringsOfDefinesAndConditions) {
       {"%:define HDR \"foo.h\"", "\"foo.h\""},
       {"#if HAS(<foo.h>)", "<foo.h>"},
       {"#elif HAS(\"foo.h\")", "\"foo.h\""},
-      {"#define A \" /* \" \"x.h\"\n\"no.h\"", "\"x.h\" \"no.h\""},  // too much rather than too little
+      {"#define A \" /* \" \"x.h\"\n\"no.h\"", "\"x.h\" \"no.h\""},  // rather too much than too little
       {"/* #define A \" */ #define B \"x.h\"", "\"x.h\""},
       {"#define A \"/etc/passwd\"", ""},
       {"#define A </etc/passwd>", ""},
@@ -203,10 +203,6 @@ TEST(IncludeScan, TellsDateAndTime) {
   for (const char* text : {"__DATA__", "__TIMER__", "DATE", "__date__", "__DATE_", "__DA TE__"})
     EXPECT_FALSE(scan_includes(text).date_time) << text;
 }
-
-/// Whatever stands at whatever offset must be found: the vector search has blocks, and a tail.
-/// Splicing a text anywhere changes nothing for the preprocessor, so it must change nothing for the scan.
-/// 2 MB of each; what grows with the square of the size would take minutes.
 
 }  // namespace
 }  // namespace kiln::source

@@ -1,4 +1,4 @@
-// [compile]: nothing but whitelisted options reaches the compiler.
+// [compile]: only whitelisted options reach the compiler.
 #include "manifest_text.hpp"
 
 namespace kiln::source {

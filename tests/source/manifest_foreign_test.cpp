@@ -1,4 +1,4 @@
-// What kernels that were not written for kiln need of a manifest: types, several entry points, globals,
+// Manifest features for kernels that were not written for kiln: types, several entry points, globals,
 // exports, overrides for an arch, replaced headers.
 #include "instantiate/instantiate.hpp"
 #include "manifest_text.hpp"

@@ -1,4 +1,5 @@
-// One row for every rule about arguments, launch, requirements, name expressions and prewarm rows.
+// The manifest's rules about arguments, launch, requirements, name expressions and prewarm
+// rows; a row for each rule.
 #include "manifest_text.hpp"
 
 namespace kiln::source {

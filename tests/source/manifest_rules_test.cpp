@@ -1,4 +1,5 @@
-// One row for every rule of the grammar: what breaks it, where the message points, what it says.
+// The rules of the manifest's grammar. Each rule has a row: a text that breaks it, the line
+// and the words of the error.
 #include "manifest_text.hpp"
 
 namespace kiln::source {

@@ -1,4 +1,4 @@
-// What a manifest means once it is read.
+// The meaning of a manifest after it was read.
 #include "manifest/manifest.hpp"
 
 #include "manifest_text.hpp"

@@ -58,7 +58,7 @@ grid = ["rows"]
 block = ["CHUNKS"]
 )toml";
 
-/// The manifest with the first `from` replaced; fails the test when there is none.
+/// The manifest with the first `from` replaced. Fails the test when `from` is missing.
 inline std::string changed(const std::string& from, const std::string& to) {
   std::string out = kManifest;
   const auto at = out.find(from);
@@ -70,7 +70,7 @@ inline Manifest parse(const std::string& text) {
   return parse_manifest(text, "dir/rms_norm.toml", library::work_lists());
 }
 
-/// Line of the first `piece`, as messages show it.
+/// The line of the first `piece`, as messages show it.
 inline std::string at_line_of(const std::string& text, const std::string& piece) {
   const auto at = text.find(piece);
   EXPECT_NE(at, std::string::npos) << piece;

@@ -1,4 +1,4 @@
-// [work_list]: one row for every rule.
+// The rules of [work_list]; a row for each rule.
 #include "manifest_text.hpp"
 
 namespace kiln::source {
@@ -51,7 +51,7 @@ read = "(qo_tokens + kv_tokens) * H"
 write = "qo_tokens * H"
 )toml";
 
-/// The small manifest with a work list, in which `from` is replaced.
+/// The small manifest with a work list. `from` is replaced in it.
 std::string planned(const std::string& from = "", const std::string& to = "") {
   std::string out = changed("[launch]", kArguments + "[launch]") + kWorkList;
   if (from.empty()) return out;
@@ -88,7 +88,7 @@ TEST(ManifestWorkList, DeclaresTheValuesThatKilnRunAloneHas) {
   EXPECT_EQ(m.run_values[3].name, "equal_lengths");
   EXPECT_EQ(slot_index(m, "kv_tokens"), m.slots.run_slot(2));
   EXPECT_EQ(m.runtime.size(), 0u) << "a caller passes none of them";
-  std::string text = planned("qo_tokens = \"requests * 100\"\n", "");  // a decode: one token each
+  std::string text = planned("qo_tokens = \"requests * 100\"\n", "");  // a decode has one token each
   for (auto at = text.find("qo_tokens"); at != text.npos; at = text.find("qo_tokens"))
     text.replace(at, 9, "requests");
   const Manifest decode = parse(text);

@@ -1,4 +1,4 @@
-// Templates that no file holds.
+// Templates without files.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace kiln::source {
 
-/// Reads no file: a template whose manifest is given and whose source is one line.
+/// A template with this manifest and a source of one line. Reads no file.
 inline std::shared_ptr<const Template> in_memory(const std::string& manifest) {
   Catalog catalog({});
   return catalog.add({manifest, "the source", "the reference"});

@@ -28,7 +28,7 @@ TEST(ScanCache, RemembersSettledFilesUntilTheirStampChanges) {
   ScanCache cache;
   const std::string old = t.write("old.h", "int a;\n");
   const auto fresh = cache.look(old, false, Trust::content);
-  EXPECT_NE(cache.look(old, false, Trust::content)->scan, fresh->scan);  // too young: read again
+  EXPECT_NE(cache.look(old, false, Trust::content)->scan, fresh->scan);  // too young: it is read again
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   const auto first = cache.look(old, false, Trust::content);
   EXPECT_TRUE(first->settled);

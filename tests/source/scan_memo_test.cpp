@@ -1,4 +1,4 @@
-// What is remembered about toolkit headers across processes, and what it is worth: a hit, never a record.
+// The memory of toolkit headers across processes. It may give a hit, but never changes a record.
 #include "closure/scan_memo.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Directives of a scan as one line of text.
+// The directives of a scan as one line of text.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace kiln::source {
 
-/// "<a> \"b\" n<c>": every directive as written, n for #include_next.
+/// Every directive as written, such as "<a> \"b\" n<c>"; n marks #include_next.
 inline std::string shown(const ScanResult& scan) {
   std::string out;
   for (const IncludeDirective& d : scan.directives) {

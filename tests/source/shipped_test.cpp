@@ -1,5 +1,5 @@
-// The templates in this repository: each parses, its plan resolves, and its closure is whole without a
-// toolkit.
+// The templates of this repository: each parses, its plan resolves, and its closure is
+// complete without a toolkit.
 #include "closure/closure.hpp"
 #include "expect_error.hpp"
 #include "instantiate/instantiate.hpp"

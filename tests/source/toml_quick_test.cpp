@@ -1,4 +1,4 @@
-// The quick reader says of every text what toml++ says of it, or nothing.
+// For every text the quick reader gives the result of toml++, or leaves the text to toml++.
 #include "manifest/toml/quick.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,8 @@ void a_line_up(TomlValue& value) {
   for (TomlValue& item : value.items) a_line_up(item);
   for (auto& member : value.members) a_line_up(member.second);
 }
-/// By toml++: the quick reader leaves a text with a comment that is not ASCII.
+/// Parses with toml++: the quick reader leaves texts that are not ASCII to it, so a
+/// comment makes the text such.
 std::optional<TomlValue> parsed_whole(const std::string& text) {
   std::optional<TomlValue> tree = parsed("# \xc3\xa4\n" + text);
   if (tree)
@@ -49,7 +50,7 @@ std::optional<TomlValue> parsed_whole(const std::string& text) {
 }
 
 std::vector<std::string> manifests() {
-  std::set<std::string> files;  // in an order that no file system decides
+  std::set<std::string> files;  // sorted, so that the order does not depend on the file system
   for (const char* directory : {"/templates", "/tests/fixtures/templates"})
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(std::string(KILN_SOURCE_DIR) + directory))

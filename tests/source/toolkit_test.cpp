@@ -1,4 +1,4 @@
-// The scan against a real toolkit: everything that a compiler reads must be in the closure.
+// The scan of a real toolkit: every file that a compiler reads must be in the closure.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,8 +27,7 @@ bool there(const std::string& header) {
   return false;
 }
 
-/// What nvcc's preprocessor reads for a device compile, in the toolkit's directories; empty when nvcc cannot
-/// run here.
+/// The files of the toolkit that nvcc's preprocessor reads for a compile; empty when nvcc cannot run here.
 std::vector<std::string> read_by_nvcc(const std::string& source) {
   const Tree tree;
   const std::string file = tree.write("probe.cu", source);
@@ -87,8 +86,8 @@ INSTANTIATE_TEST_SUITE_P(Headers, Toolkit,
                            return name;
                          });
 
-/// A ratio inside one run: the scan against memchr for a byte that is not there, over the same text. The
-/// guard is wide, the printed figure is the result.
+/// Prints the time of the scan over the time of memchr on the same texts, for a byte that is not in them.
+/// The figure is not asserted.
 TEST(ToolkitScan, IsFastEnoughForTheWarmPath) {
   if (!there("cuda_bf16.h")) GTEST_SKIP() << "no toolkit in " << toolkit();
   for (const char* header : {"cuda_bf16.h", "cub/block/block_reduce.cuh"}) {

@@ -1,4 +1,4 @@
-// A record is a plan file whose torn rows do not count.
+// A record is a plan file whose torn rows are ignored.
 #include "instantiate/trace_text.hpp"
 
 #include <gtest/gtest.h>
@@ -47,9 +47,9 @@ TEST(Record, ZerosWhereThePowerWentDoNotCount) {
     std::string torn = whole;
     std::fill(torn.begin() + static_cast<std::ptrdiff_t>(from), torn.end(), '\0');
     const auto plan = parse_plan(torn + '\n' + two_rows(), "r");
-    EXPECT_EQ(plan.size(), 2u) << from;  // appended after the damage
+    EXPECT_EQ(plan.size(), 2u) << from;  // the rows that were appended after the damage
   }
-  std::string torn = whole;  // a page in the middle
+  std::string torn = whole;  // zeros at the start damage the first row only
   const std::size_t at = whole.find("rms_norm");
   std::fill(torn.begin(), torn.begin() + static_cast<std::ptrdiff_t>(at), '\0');
   EXPECT_EQ(parse_plan(torn, "r").size(), 1u);
@@ -63,7 +63,7 @@ TEST(Record, ATornRowIsNamedOnceWithItsLine) {
   EXPECT_EQ(plan.size(), 1u);
   ASSERT_EQ(notes.ignored.size(), 1u);
   EXPECT_EQ(notes.ignored[0].rfind("r:2: ", 0), 0u) << notes.ignored[0];
-  EXPECT_EQ(plan[0].row->where("H"), "r:8: [[prewarm]] H");  // lines are those of the file
+  EXPECT_EQ(plan[0].row->where("H"), "r:8: [[prewarm]] H");  // line numbers count from the file's start
 }
 
 TEST(Record, SaysWhatACallHadLeftOpen) {

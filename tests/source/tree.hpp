@@ -14,7 +14,7 @@ class Tree {
   std::string path(const std::string& name = "") const {
     return directory_.path() + (name.empty() ? "" : '/' + name);
   }
-  /// Returns the absolute path.
+  /// Writes a file and returns its absolute path.
   std::string write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
     base::write_file(path(name), text);

@@ -1,4 +1,4 @@
-// What a search tries, and what a choice may say.
+// The candidates of a search, and the choices that are accepted.
 #include "instantiate/tune.hpp"
 
 #include "expect_error.hpp"
@@ -9,7 +9,8 @@ namespace {
 
 const base::Arch kArch{90};
 
-/// f<N, A, B>: A in {1, 2, 4} and B by default twice A, tuned over 4 and 8; A * B <= 16.
+/// A manifest of f<N, A, B>. A is 1, 2 or 4. B is tuned over 4 and 8, and twice A by
+/// default. A * B is at most 16.
 std::string text(const std::string& more = "", const std::string& tune_a = "[1, 2, 4]") {
   return "format = 1\n[template]\nname = \"f\"\nsource = \"f.cu\"\ninstantiate = \"f<{N}, {A}, {B}, "
          "{MODE}>\"\n" +
@@ -71,7 +72,7 @@ TEST(TuneCandidates, MayChangeBitsOnlyWhereTheManifestSaysSo) {
   EXPECT_TRUE(parse(text("tune_changes_bits = true\n")).tune_changes_bits);
 }
 
-/// f<VEC> by 8, tuned over 4, 6 and 16, with one rule for its launches or one alignment.
+/// The candidates of f<VEC> with one rule or one alignment. VEC is 8 by default, and tuned over 4, 6 and 16.
 Candidates candidates_under(const std::string& rule, const std::string& align = "") {
   const Manifest m = parse(
       "format = 1\n[template]\nname = \"f\"\nsource = \"f.cu\"\ninstantiate = \"f<{VEC}>\"\n"

@@ -1,4 +1,5 @@
-// Our declarations against the vendor's headers. ABI only: types may be spelled differently.
+// Compares our declarations with the vendor's headers. Only the ABI must agree: types
+// may be spelled differently.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -45,8 +46,7 @@ struct SameAbi<R(P...), S(Q...)> {
   }();
 };
 
-// A version below is the ABI's own, not merely an older one that the driver still serves:
-// PFN_<name>_v<version> exists.
+// Each version is one that introduced an ABI: the vendor's headers have PFN_<name>_v<version>.
 #define KILN_SAME_ABI(name, version) \
   static_assert(SameAbi<ours::T_##name, std::remove_pointer_t<PFN_##name##_v##version>>::value, #name);
 KILN_DRIVER_FUNCTIONS(KILN_SAME_ABI, KILN_SAME_ABI)

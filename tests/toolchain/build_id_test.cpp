@@ -37,7 +37,8 @@ TEST_F(BuildId, IsFoundBehindOtherNotes) {
 }
 
 TEST_F(BuildId, IsFoundInASectionWhenTheSegmentIsStale) {
-  // As patchelf leaves it: the segment points to zeros, the section behind them is whole, and aligned to 8.
+  // patchelf leaves such files: the segment points to zeros. The section after them is
+  // intact and aligned to 8.
   const std::string stale(36, '\0'), note = gnu_build_id_note("\x0c\x0d");
   std::string image = elf_with_notes(stale);
   Elf64_Shdr sections[2]{};
@@ -86,7 +87,7 @@ TEST_F(BuildId, SurvivesDamage) {
   }
 }
 
-TEST_F(BuildId, ReadsTheToolsOwnLibrary) {  // a real one: the C library
+TEST_F(BuildId, ReadsTheToolsOwnLibrary) {  // the C library, a real file
   const char* places[] = {"/lib/x86_64-linux-gnu/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6",
                           "/lib64/libc.so.6"};
   for (const char* path : places) {

@@ -1,4 +1,4 @@
-// Compiling with the real NVRTC, in process, for the tests of this room.
+// Compiles with the real NVRTC in this process, for the tests of this folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace kiln::test {
 
-/// The NVRTC of KILN_CUDA_HOME or of the usual places; null when there is none.
+/// The NVRTC of KILN_CUDA_HOME or of the usual places; null when none is found.
 inline const toolchain::Nvrtc* installed_nvrtc() {
   const char* home = std::getenv("KILN_CUDA_HOME");
   static const toolchain::Toolkit toolkit =

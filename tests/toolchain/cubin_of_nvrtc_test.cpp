@@ -1,4 +1,4 @@
-// The reader against the compiler: what ptxas -v says in the log must be what read_cubin finds in the image.
+// The cubin reader against the compiler: read_cubin must find the numbers that ptxas -v prints.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ extern "C" __global__ void big(Big b, float* out, int i) { out[i] = b.bytes[i]; 
 #endif
 )";
 
-/// 48 for "... 48 bytes smem ..." and " bytes smem"; 0 when it is not there.
+/// The number before `words` in the text, such as 48 in "48 bytes smem" for " bytes smem"; 0 when missing.
 unsigned number_before(const std::string& text, const std::string& words) {
   const auto end = text.find(words);
   if (end == std::string::npos) return 0;
@@ -109,7 +109,7 @@ TEST_P(CubinOfNvrtc, SaysWhatPtxasSays) {
     if (cumulative) {
       EXPECT_EQ(kernel.stack_bytes, cumulative) << kernel.name;
     }
-    if (!nvrtc->at_least(12, 8) || kernel.name == "calls") continue;  // callees' spills are listed apart
+    if (!nvrtc->at_least(12, 8) || kernel.name == "calls") continue;  // ptxas lists callees' spills apart
     EXPECT_EQ(kernel.spill_store_bytes, number_before(lines, " bytes spill stores")) << kernel.name;
     EXPECT_EQ(kernel.spill_load_bytes, number_before(lines, " bytes spill loads")) << kernel.name;
   }

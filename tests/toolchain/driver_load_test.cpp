@@ -1,4 +1,4 @@
-// Each test in a process of its own ("threadsafe"): Driver::get() looks once and remembers.
+// Each test runs in a new process ("threadsafe"), as Driver::get() looks for the driver once per process.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -120,7 +120,7 @@ TEST_F(DriverLoad, AChildOfAParentThatInitialisedBehindKilnsBackIsToldBothCauses
       {
         ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
         const Driver* driver = Driver::get();
-        driver->cuInit(0);  // as another library would: kiln asks nothing
+        driver->cuInit(0);  // another library initialises the driver
         const pid_t child = ::fork();
         if (child == 0) {
           const std::string text = driver->describe(driver->cuInit(0));

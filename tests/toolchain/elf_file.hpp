@@ -1,4 +1,4 @@
-// A tiny shared library's bytes: an ELF header, one PT_NOTE segment with the notes given.
+// The bytes of a tiny shared library: an ELF header, and one PT_NOTE segment with the given notes.
 #pragma once
 
 #include <elf.h>

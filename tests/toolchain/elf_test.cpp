@@ -70,7 +70,7 @@ TEST(Elf, RefusesTablesOutOfBounds) {
   EXPECT_THROW(Elf{bytes_of(edited([](auto&, auto& h) { h.e_shnum = 0xfff0; }))}, Error);
   EXPECT_THROW(Elf{bytes_of(edited([](auto&, auto& h) { h.e_shentsize = 1; }))}, Error);
   EXPECT_THROW(Elf{bytes_of(edited([](auto&, auto& h) { h.e_shstrndx = h.e_shnum; }))}, Error);
-  EXPECT_THROW(Elf{bytes_of(edited([](std::string& image, auto& h) {  // count in section 0: 2^60 sections
+  EXPECT_THROW(Elf{bytes_of(edited([](std::string& image, auto& h) {  // section 0 has the count: 2^60
                  auto first = section_header(image, h, 0);
                  first.sh_size = 1ull << 60;
                  h.e_shnum = 0;
@@ -110,7 +110,7 @@ TEST(Elf, SurvivesTruncationAtEveryLength) {
   const std::string image = sample();
   for (std::size_t size = 0; size < image.size(); ++size) {
     const std::vector<char> exact(image.begin(),
-                                  image.begin() + static_cast<std::ptrdiff_t>(size));  // asan sees its end
+                                  image.begin() + static_cast<std::ptrdiff_t>(size));  // asan checks the end
     EXPECT_THROW(read_cubin(std::as_bytes(std::span(exact))), Error) << size;
   }
 }

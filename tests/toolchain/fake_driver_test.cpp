@@ -1,4 +1,4 @@
-// The driver table through the fake driver, and the rules that the fake keeps for the rooms above.
+// The driver table through the fake driver, and the rules of the fake driver that other tests rely on.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -313,7 +313,7 @@ TEST_F(FakeDriver, AStreamServesItsOwnContextOnly) {
   ASSERT_EQ(cu().cuCtxDestroy(mine), CUDA_SUCCESS);
 }
 
-/// `body` in a forked child; what it returns is the child's exit status.
+/// Runs `body` in a forked child, whose exit status is the result of `body`.
 template <class Body>
 int in_child(Body&& body) {
   const pid_t child = ::fork();

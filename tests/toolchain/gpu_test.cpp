@@ -1,5 +1,5 @@
-// On a GPU: the table binds the real driver, and the cubin's facts are what the driver says about the loaded
-// function.
+// On a GPU: the table binds the real driver, and the facts of the cubin agree with the driver's
+// attributes of the loaded function.
 #include <gtest/gtest.h>
 
 #include "tests/toolchain/compile.hpp"

@@ -31,7 +31,7 @@ class Locate : public ::testing::Test {
     fs::create_directories(base::directory_of(root() + path));
     base::write_file(root() + path, bytes);
   }
-  /// libnvrtc.so.<major> and its builtins with build-ids that tell them apart.
+  /// Makes libnvrtc.so.<major> and its builtins with different build-ids.
   void compiler(const std::string& lib, const std::string& version, const std::string& id = "id") {
     const std::string major = version.substr(0, version.find('.'));
     file(lib + "/libnvrtc.so." + major, test::elf_with_notes(test::gnu_build_id_note(id)));
@@ -239,7 +239,7 @@ TEST_F(Locate, SurvivesAHomeThatIsAFile) {
   EXPECT_FALSE(in("/cuda").has_compiler());
 }
 
-// The standard toolkit directory comes before the pip packages, and cannot be hidden from a test.
+// The standard toolkit directory is searched before the pip packages, and a test cannot hide it.
 class LocatePip : public Locate {
  protected:
   void SetUp() override {

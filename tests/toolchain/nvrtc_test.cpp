@@ -78,7 +78,7 @@ TEST_F(NvrtcTable, ResolvesNameExpressions) {
 }
 
 TEST_F(NvrtcTable, CompilesWithBuiltinsThatLieElsewhere) {
-  // In a process of its own: a builtins library that is already loaded would hide a failure.
+  // Runs in a new process, as a builtins library that is already loaded would hide a failure.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -96,7 +96,7 @@ TEST_F(NvrtcTable, CompilesWithBuiltinsThatLieElsewhere) {
         fs::create_symlink(toolkit.compiler.builtins, builtins);
         const auto compiled =
             test::compile(Nvrtc::load(library, builtins), "extern \"C\" __global__ void k() {}", "sm_90a");
-        // _Exit skips destructors.
+        // Removed here, as _Exit skips destructors.
         fs::remove_all(apart.path());
         std::_Exit(compiled.cubin.empty() ? 1 : 0);
       },

@@ -1,4 +1,4 @@
-// Blocks on an SM, against known values and, where it is there, the vendor's own calculation.
+// Blocks on an SM, compared with known values and, where it is installed, with the vendor's calculation.
 #include "toolchain/occupancy.hpp"
 
 #include <gtest/gtest.h>
@@ -14,12 +14,12 @@ using base::Arch;
 using Limit = Occupancy::Limit;
 
 TEST(Occupancy, OfKnownKernels) {
-  const auto full = occupancy(Arch{90}, 32, 0, 256);  // 64 warps of 1,024 registers each: all of them
+  const auto full = occupancy(Arch{90}, 32, 0, 256);  // 64 warps of 1,024 registers: all registers
   ASSERT_TRUE(full);
   EXPECT_EQ(full->blocks, 8);
   EXPECT_EQ(full->warps, 64);
   EXPECT_DOUBLE_EQ(full->fraction(), 1);
-  const auto registers = occupancy(Arch{90}, 168, 0, 384);  // FlashAttention's: one block
+  const auto registers = occupancy(Arch{90}, 168, 0, 384);  // FlashAttention's kernel: one block
   EXPECT_EQ(registers->blocks, 1);
   EXPECT_EQ(registers->limit, Limit::registers);
   const auto shared = occupancy(Arch{80}, 32, 100 << 10, 128);
