@@ -1,4 +1,4 @@
-// Who waits, and what a look from outside sees of compiling, waiting and holding processes.
+// The waiters that processes show, and a look from outside at compiling, waiting and lock-holding processes.
 #include "cache/flight/activity.hpp"
 
 #include <fcntl.h>
@@ -33,12 +33,12 @@ class ActivityTest : public ::testing::Test {
   std::shared_ptr<FlightFile> file() const { return FlightFile::open({identity(), place(), shm()}); }
   Activity look() const { return look_at(place(), shm()); }
   static base::Deadline in(std::chrono::milliseconds wait) { return base::Deadline::after(wait); }
-  /// Looks until it is so.
+  /// Looks at the store's activity until `check` is true.
   template <class Check>
   bool comes_true(Check&& check) const {
     return base::poll_until(soon(), [&] { return check(look()); });
   }
-  /// A child that does `body`, says so, and stays until it is killed.
+  /// A child process that runs `body`, reports that it is ready, and stays until it is killed.
   class Child {
    public:
     explicit Child(const std::function<void()>& body) {
@@ -63,14 +63,14 @@ class ActivityTest : public ::testing::Test {
       if (pid > 0) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
       pid = -1;
     }
-    /// In the child: ready, and never to return.
+    /// Reports from inside `body` that the child is ready. Never returns.
     static void stay() { said_(); }
     pid_t pid = -1;
 
    private:
     static inline std::function<void()> said_;
   };
-  /// A process that compiles this key.
+  /// A child process that compiles this key.
   Child compiling(std::uint32_t number) const {
     return Child([this, number] {
       const auto taken = file()->take(key_of(number), in(0ms));
@@ -171,7 +171,7 @@ TEST_F(ActivityTest, WhoGetsTheLockAtOnceWritesNothingOfItself) {
 TEST_F(ActivityTest, AForkedChildOfAWaiterNeitherKeepsNorEndsIt) {
   Board board(stem() + ".board", birth_of(place()));
   Waiters waiters(board);
-  file();  // who looks, looks where a lock file is
+  file();  // look_at() needs a lock file
   auto shown = waiters.show(WaitFor::turn, {}, "kernel 1", boot_us() / 1000);
   ASSERT_TRUE(shown);
   EXPECT_EQ(in_child([&] { return shown.reset(), 0; }), 0);
@@ -191,7 +191,7 @@ TEST_F(ActivityTest, MoreWaitersThanPlacesAreNotAllShown) {
       std::count_if(shown.begin(), shown.end(), [](const auto& s) { return s != nullptr; }));
   EXPECT_GT(count, 200u);
   EXPECT_LE(count, 256u);
-  Board other(stem() + ".board", birth_of(place()));  // with descriptors of its own
+  Board other(stem() + ".board", birth_of(place()));  // another process's view, with its own descriptors
   EXPECT_EQ(Waiters(other).read_all().size(), count);
   shown.clear();
   EXPECT_TRUE(Waiters(other).read_all().empty());

@@ -1,4 +1,4 @@
-// The board: what a reader learns, and that nothing wrong is ever believed.
+// The board: the facts that a reader gets, and damage, which is never believed.
 #include "cache/flight/board.hpp"
 
 #include <fcntl.h>
@@ -55,7 +55,7 @@ TEST_F(BoardTest, CountsEndingsWithoutARecordInARow) {
   EXPECT_EQ(fly(FlightState::failed, "log"), 2u);
   EXPECT_EQ(board.read(key_of(1))->error, "log");
   EXPECT_EQ(fly(FlightState::published), 0u);
-  EXPECT_EQ(fly({}), 0u);  // killed: nobody says how it ended
+  EXPECT_EQ(fly({}), 0u);  // the holder was killed and wrote no ending
   EXPECT_EQ(fly({}), 1u) << "the next holder counts it";
   EXPECT_EQ(fly(FlightState::unpublished), 3u);
 }

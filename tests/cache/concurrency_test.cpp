@@ -1,4 +1,4 @@
-// Threads and transactions at once: readers beside writers, holders that stop, forks in between.
+// Threads and transactions at once: readers during writes, holders that stop, forks in between.
 #include <fcntl.h>
 #include <lmdb.h>
 
@@ -32,7 +32,7 @@ TEST_F(ConcurrencyTest, ReadersGoOnWhileAWriterHoldsTheGate) {
   ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   auto fd = gate().lease();
   const auto writer = WriterPass::enter(fd.get(), soon());
-  ASSERT_TRUE(writer);  // as in the middle of a slow sync
+  ASSERT_TRUE(writer);  // holds the gate as during a slow sync
   const auto start = base::Clock::now();
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(holds(*store, 1));
   EXPECT_LT(base::Clock::now() - start, at_most(1s));
@@ -80,7 +80,8 @@ TEST_F(ConcurrencyTest, GetMissesAtItsDeadlineWhenTheGateIsShut) {
 TEST_F(ConcurrencyTest, ReaderSeesTheStateBeforeAnOpenTransaction) {
   const auto store = open();
   ASSERT_EQ(store->put(record_of(1, 100'000)).put, Put::stored);
-  // Another program's transaction, by the gate's rules: an environment of its own, as in another process.
+  // A transaction of another program that keeps the gate's rules. Its own environment
+  // stands for another process.
   MDB_env* env = nullptr;
   ASSERT_EQ(mdb_env_create(&env), 0);
   ASSERT_EQ(mdb_env_set_mapsize(env, 1 << 30), 0);
@@ -190,7 +191,7 @@ TEST_F(ConcurrencyTest, ThreadsFollowAFileThatIsReplacedAgainAndAgain) {
   o.directory = dir_.path() + "/fresh";
   for (int i = 0; i < 40; ++i) {
     Store::open(o);
-    FdPool current(data_file(), O_RDWR);  // as gc will: nobody inside, then rename
+    FdPool current(data_file(), O_RDWR);  // like gc: drains readers, then renames
     auto fd = current.lease();
     auto writer = WriterPass::enter(fd.get(), soon());
     const auto drained = writer->drain(soon());
@@ -263,7 +264,7 @@ TEST_F(ConcurrencyTest, ChildThatOnlyExitsLeavesTheParentWorking) {
   auto store = open();
   ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   EXPECT_EQ(in_child([&] {
-              store.reset();  // destructors of what was inherited
+              store.reset();  // runs destructors of the inherited store
               return 0;
             }),
             0);
@@ -274,7 +275,7 @@ TEST_F(ConcurrencyTest, ChildThatOnlyExitsLeavesTheParentWorking) {
 TEST_F(ConcurrencyTest, ChildKeepsNoDescriptorOfTheDataFileOnceForked) {
   const auto store = open();
   ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
-  // LMDB's own descriptor for meta pages is not known to us; it carries no lock and is close-on-exec.
+  // One descriptor may stay: LMDB's own for meta pages, which carries no lock and is close-on-exec.
   EXPECT_LE(in_child([&] {
               int count = 0;
               for (int fd = 0; fd < 1000; ++fd) {

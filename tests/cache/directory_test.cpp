@@ -1,4 +1,4 @@
-// What a directory is, before a store is opened in it.
+// The checks of a directory before a store is opened in it.
 #include "cache/place/directory.hpp"
 #include "cache/place/filesystem.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace cache;
 
-/// "" when `check` throws nothing, else what it says.
+/// The text of the error that `check` throws; "" when it throws none.
 template <class Check>
 std::string refusal(Check&& check) {
   try {

@@ -1,5 +1,4 @@
-// The vocabulary of the store's tests: keys, records with a content that can be checked, files and child
-// processes.
+// The vocabulary of the store's tests: keys, records whose content can be checked, files and child processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,8 +24,7 @@ inline Key key_of(std::uint32_t specialisation, std::uint32_t toolchain = 0) {
   return key;
 }
 
-/// A record that only `number` and `image_size` decide: whoever reads it can tell whether it is the right
-/// one.
+/// A record whose content follows from `number` and `image_size` alone, so that any reader can check it.
 inline Record record_of(std::uint32_t number, std::size_t image_size = 5000) {
   Record record{
       key_of(number), "facts of " + std::to_string(number), "key text of " + std::to_string(number), {}};
@@ -36,13 +34,13 @@ inline Record record_of(std::uint32_t number, std::size_t image_size = 5000) {
   return record;
 }
 
-/// The same record under another key.
+/// A copy of the record under another key.
 inline Record with_key(const Key& key, Record record) {
   record.key = key;
   return record;
 }
 
-/// The same content; the keys are not compared.
+/// True when both have the same content. Keys are not compared.
 inline bool same(const Record& a, const Record& b) {
   return a.facts == b.facts && a.key_text == b.key_text && a.image == b.image;
 }
@@ -62,7 +60,7 @@ class StoreFixture : public ::testing::Test {
     o.access = Access::read_only;
     return Store::open(o);
   }
-  /// Whether the store returns exactly record_of(number, image_size) for it.
+  /// True when the store returns exactly record_of(number, image_size) for key_of(number).
   static bool holds(Store& store, std::uint32_t number, std::size_t image_size = 5000) {
     const Record expected = record_of(number, image_size);
     const auto got = store.get(key_of(number), expected.key_text, soon());
@@ -73,7 +71,7 @@ class StoreFixture : public ::testing::Test {
   std::chrono::milliseconds put_wait_{5000};
 };
 
-/// Runs `body` in a forked child; its exit status, or 128 + the signal that ended it.
+/// Runs `body` in a forked child. Returns the exit status, or 128 + the signal that ended the child.
 inline int in_child(const std::function<int()>& body) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(body());

@@ -1,4 +1,4 @@
-// The flight lock: one asker per key and host.
+// The flight lock: one holder for each key of a host.
 #include "cache/flight/flight.hpp"
 
 #include <sys/stat.h>
@@ -89,7 +89,7 @@ TEST_F(FlightTest, OneAtATimeAmongManyThreadsAndProcesses) {
       int bad = 0;
       for (int n = 0; n < 50; ++n) {
         const auto taken = flights->take(key_of(9), soon());
-        // The lock is what makes mkdir succeed always: nobody else is inside.
+        // Under the lock mkdir always succeeds, as no other holder is inside.
         bad += !taken.flight || ::mkdir(counter.c_str(), 0700) != 0 || ::rmdir(counter.c_str()) != 0;
       }
       ::_exit(bad != 0);
@@ -149,7 +149,7 @@ TEST_F(FlightTest, StoppedHolderIsPassedByAtTheDeadline) {
 
 TEST_F(FlightTest, DeletedFileIsNoticedAndMadeAgain) {
   const auto flights = file();
-  { const auto idle = flights->take(key_of(1), in(0ms)); }  // its descriptor waits in the pool
+  { const auto idle = flights->take(key_of(1), in(0ms)); }  // leaves its descriptor in the pool
   ASSERT_EQ(::unlink(path().c_str()), 0);
   const auto mine = flights->take(key_of(1), in(0ms));
   ASSERT_TRUE(mine.flight);

@@ -1,4 +1,4 @@
-// The gate between open file descriptions: one process suffices, OFD locks do not know processes.
+// The gate. Its OFD locks belong to open file descriptions, so one process is enough for these tests.
 #include "cache/lock/gate.hpp"
 #include "cache/lock/fd_pool.hpp"
 
@@ -76,7 +76,7 @@ TEST_F(GateTest, NewReadersEnterWhileAWriterWaitsForAStoppedOne) {
     auto c = pool_.lease();
     const auto start = base::Clock::now();
     entered += enter_reader(c.get(), in(500ms)).has_value();
-    late += base::Clock::now() - start > 80ms;  // 20 ms of each 100, and scheduling
+    late += base::Clock::now() - start > 80ms;  // a writer stops readers for 20 ms of each 100 ms
     std::this_thread::sleep_for(200us);
   }
   writing.join();
@@ -151,7 +151,7 @@ TEST_F(GateTest, ChildLeavesTheParentsLockAlone) {
   auto writer = WriterPass::enter(fd.get(), in(0ms));
   ASSERT_TRUE(writer);
   const int status = in_child([&] {
-    writer.reset();  // what a forked thread's unwinding would do
+    writer.reset();  // as when a forked thread unwinds
     { FdPool::Lease inherited = std::move(fd); }
     auto own = pool_.lease();
     return WriterPass::enter(own.get(), in(0ms)) ? 1 : 0;

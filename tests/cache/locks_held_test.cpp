@@ -1,4 +1,4 @@
-// Every lock of a range is found, whichever the kernel names first.
+// Every lock in a range is found, although the kernel names only one of them at a time.
 #include <fcntl.h>
 
 #include "cache/lock/gate.hpp"
@@ -22,7 +22,7 @@ TEST(LocksHeld, AllOfARangeAreFoundInOrder) {
   EXPECT_EQ(locks_held(fd.get(), 0, kGateOffset),
             (std::vector<std::int64_t>{5, 6, 7, 100, 900, std::int64_t{1} << 61}));
   EXPECT_EQ(locks_held(fd.get(), 6, 900), (std::vector<std::int64_t>{6, 7, 100}));
-  held.clear();  // before their descriptors
+  held.clear();  // released before their descriptors are closed
   EXPECT_TRUE(locks_held(fd.get(), 0, kGateOffset).empty());
 }
 

@@ -1,4 +1,4 @@
-// Where a store lies, and what it does with a place or a file that is not as it should be.
+// The place of a store, and faults of the directory or the data file.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 namespace kiln::cache::test {
 namespace {
 
-/// How often this process has the file mapped.
+/// The number of mappings of the file in this process.
 int mappings_of(const std::string& path) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) return -1;
@@ -30,7 +30,7 @@ class PlaceTest : public StoreFixture {
     for (std::uint32_t number = 0; number < count; ++number)
       ASSERT_EQ(store->put(record_of(number)).put, Put::stored);
   }
-  /// Error(io) whose text names the file or directory.
+  /// Expects Error(io) that names the file or directory, and returns its text.
   template <class Open>
   std::string refusal(Open&& open_it) {
     try {
@@ -105,7 +105,7 @@ TEST_F(PlaceTest, ReadOnlyDirectoryServesReads) {
   fill();
   ASSERT_EQ(::chmod(data_file().c_str(), 0444), 0);
   ASSERT_EQ(::chmod((directory() + "/v1").c_str(), 0555), 0);
-  const bool as_other = ::geteuid() == 0;  // permissions do not bind root
+  const bool as_other = ::geteuid() == 0;  // root may write in any directory
   EXPECT_EQ(
       in_child([&] {
         if (as_other && (::chmod(dir_.path().c_str(), 0755) != 0 || ::chmod(directory().c_str(), 0755) != 0 ||
@@ -153,7 +153,7 @@ TEST_F(PlaceTest, SpellingThatVanishesDoesNotTakeTheOthersAlong) {
   StoreOptions o = options();
   o.directory = link;
   const auto by_link = Store::open(o);
-  const auto direct = open();  // shares the environment, which was opened through the link
+  const auto direct = open();  // shares the environment that was opened through the link
   ASSERT_EQ(::unlink(link.c_str()), 0);
   EXPECT_EQ(direct->put(record_of(1)).put, Put::stored);
   EXPECT_TRUE(holds(*direct, 1));
@@ -209,7 +209,7 @@ TEST_F(PlaceTest, IdleStoreLetsAReplacedFileGo) {
   StoreOptions o = options();
   o.upkeep = std::chrono::milliseconds(50);
   const auto store = Store::open(o);
-  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);  // from here on it is kept up
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);  // starts the upkeep thread
   ASSERT_EQ(store->put(record_of(2)).put, Put::stored);
   ASSERT_EQ(::unlink(data_file().c_str()), 0);
   const auto deleted_files = [] {

@@ -1,4 +1,4 @@
-// Many records in one transaction: the same as so many puts, with fewer syncs.
+// Many records in one transaction: the result is that of single puts, with fewer syncs.
 #include <fcntl.h>
 
 #include <algorithm>

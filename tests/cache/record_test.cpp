@@ -1,4 +1,4 @@
-// The record grammar: damage means no record, never another one.
+// The record grammar: a damaged record is no record, and never reads as another record.
 #include "cache/record/record.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The host's compile slots: shared by processes, callers first, never lost with a killed holder.
+// The host's compile slots. Processes share them, callers come first, and a killed holder's slot is not lost.
 #include "cache/flight/compile_slots.hpp"
 
 #include <sys/wait.h>
@@ -11,7 +11,7 @@ namespace {
 
 class SlotsTest : public ::testing::Test {
  protected:
-  /// As another process opens it: with descriptors of its own.
+  /// Opens the file like another process, with new descriptors.
   std::shared_ptr<FlightFile> file() const {
     return FlightFile::open({.store_identity = "7-43", .store_place = {}, .shared_memory = dir_.path()});
   }
@@ -47,7 +47,7 @@ TEST_F(SlotsTest, WorkAheadOfNeedStandsBackWhileACallerWaits) {
   {
     SlotAsker caller(file(), SlotUse::caller, 1);
     EXPECT_FALSE(caller.try_take());
-    const auto other = take(SlotUse::ahead, 8);  // one with more slots, all of them free
+    const auto other = take(SlotUse::ahead, 8);  // a process with more slots, which are free
     EXPECT_FALSE(other) << "a caller waits";
     express.reset();
     EXPECT_TRUE(caller.try_take());
@@ -58,7 +58,7 @@ TEST_F(SlotsTest, WorkAheadOfNeedStandsBackWhileACallerWaits) {
 }
 
 TEST_F(SlotsTest, OneWithASmallQuotaFindsItsLowSlotsFree) {
-  const auto high = take(SlotUse::ahead, 4);  // of a process that may use four
+  const auto high = take(SlotUse::ahead, 4);  // a process that may use four takes a high slot
   EXPECT_TRUE(take(SlotUse::ahead, 1));
 }
 
@@ -81,7 +81,7 @@ TEST_F(SlotsTest, AKilledHolderGivesItBackAndItsChildDoesNotKeepIt) {
   EXPECT_FALSE(take(SlotUse::ahead, 1));
   ::kill(holder, SIGKILL);
   ::waitpid(holder, nullptr, 0);
-  // Its child closes what it inherited right at the fork, in its own time.
+  // The holder's child closes the inherited descriptors after its fork, at any time.
   EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(10)),
                                [&] { return static_cast<bool>(take(SlotUse::ahead, 1)); }));
   ::kill(child, SIGKILL);

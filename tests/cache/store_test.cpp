@@ -1,4 +1,4 @@
-// What a store promises to one process: records, misses and their reasons.
+// The store in one process: records, misses and their reasons.
 #include "cache/store/store.hpp"
 
 #include <lmdb.h>
@@ -29,7 +29,7 @@ TEST_F(StoreTest, MissIsAbsentBeforeAnyPut) {
 
 TEST_F(StoreTest, KeepsRecordsOfAnySize) {
   const auto store = open();
-  // Around the piece size, where a last piece is full, one byte, or missing.
+  // Sizes around the piece size: the last piece is full, has one byte, or is missing.
   const std::size_t overhead = encode(record_of(0, 0)).size();
   std::uint32_t number = 0;
   for (const std::size_t size : {0ul, 1ul, 4080 - overhead - 1, 4080 - overhead, 4080 - overhead + 1,
@@ -85,7 +85,7 @@ TEST_F(StoreTest, OtherKeyTextIsAMissAndIsReplacedByAPut) {
   EXPECT_FALSE(result.record);
   EXPECT_EQ(result.miss, Miss::other_key_text);
 
-  const Record other = with_key(key_of(1), record_of(2, 100));  // fewer pieces than what lies there
+  const Record other = with_key(key_of(1), record_of(2, 100));  // fewer pieces than the stored record
   ASSERT_EQ(store->put(other).put, Put::stored);
   EXPECT_TRUE(same(*store->peek(key_of(1), soon()), other));
   EXPECT_EQ(store->get(key_of(1), record_of(1).key_text, soon()).miss, Miss::other_key_text);
@@ -168,7 +168,7 @@ TEST_F(StoreTest, WhatIsWrongIsDamagedAndNotAbsent) {
   for (std::uint32_t number = 0; number < 2; ++number)
     ASSERT_EQ(store->put(record_of(number)).put, Put::stored);
   std::string bytes = base::read_file(data_file())->bytes;
-  for (std::uint32_t number = 0; number < 2; ++number) {  // the head of one, the image of the other
+  for (std::uint32_t number = 0; number < 2; ++number) {  // the head of record 0, the image of record 1
     const std::string part = number == 0 ? "facts of 0key text" : record_of(1).image.substr(2000, 64);
     ASSERT_NE(bytes.find(part), std::string::npos);
     bytes[bytes.find(part)] ^= 1;
@@ -221,7 +221,7 @@ TEST_F(StoreTest, ListingMayUseTheStoreAndThrow) {
   ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   store->list([&](const Entry& entry) {
     EXPECT_TRUE(store->peek(entry.key, soon()));
-    EXPECT_EQ(store->put(record_of(2)).put, Put::stored);  // the gate is not held here
+    EXPECT_EQ(store->put(record_of(2)).put, Put::stored);  // works, as list() does not hold the gate here
   });
   EXPECT_THROW(store->list([](const Entry&) { throw std::runtime_error("enough"); }), std::runtime_error);
   EXPECT_EQ(store->put(record_of(3)).put, Put::stored);
@@ -244,7 +244,7 @@ TEST_F(StoreTest, ListsTenThousandEntries) {
   const auto store = open();
   constexpr std::uint32_t kEntries = 10'000;
   {
-    // In one transaction: ten thousand synced puts take minutes on a busy disk.
+    // One transaction, as ten thousand synced puts take minutes on a busy disk.
     MDB_env* env = nullptr;
     MDB_txn* txn = nullptr;
     MDB_dbi dbi = 0;

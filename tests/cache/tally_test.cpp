@@ -1,4 +1,4 @@
-// The store's lifetime counters: nothing that was counted is lost, and no fault is anybody's but the counts'.
+// The store's lifetime counters: no count is lost, and a fault of their file harms only the counters.
 #include "cache/store/tally.hpp"
 
 #include <fcntl.h>

@@ -1,10 +1,10 @@
-set(several upkeep place gate flight slots activity locks_held concurrency directory tally)  # several processes
+set(several upkeep place gate flight slots activity locks_held concurrency directory tally)  # several processes each
 list(TRANSFORM several REPLACE ".+" "cache/\\0_test.cpp")
 kiln_tests(cache_tests SOURCES ${several} USES kiln_cache PkgConfig::lmdb LABEL process)
 kiln_tests(cache_tests SOURCES cache/*.cpp)
 
-# Not a ctest test. Run `store_bench`; KILN_BENCH_ENTRIES=100000 gives a large store, and `store_bench scale`
-# a table of sizes.
+# store_bench is no ctest test. KILN_BENCH_ENTRIES=100000 makes a large store; `store_bench scale`
+# prints a table of sizes.
 find_package(benchmark QUIET)
 if(benchmark_FOUND)
   add_executable(store_bench bench/store_bench.cpp bench/store_scale.cpp)

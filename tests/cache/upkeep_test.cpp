@@ -1,5 +1,5 @@
-// When a store is kept up by a thread, and what it writes without one: a process that takes one kernel from
-// disk pays for neither the thread nor a wait at its end.
+// The store's upkeep: when a thread does it, and which writes happen without a thread. A process that takes
+// one kernel from disk pays neither for the thread nor for a wait at its end.
 #include <fcntl.h>
 #include <lmdb.h>
 
@@ -23,10 +23,10 @@ std::ptrdiff_t threads() { return std::distance(std::filesystem::directory_itera
 class UpkeepTest : public StoreFixture {
  protected:
   UpkeepTest() {
-#ifndef __SANITIZE_THREAD__  // it has a thread of its own from the first one on
+#ifndef __SANITIZE_THREAD__  // which runs its own thread
     EXPECT_TRUE(base::poll_until(soon(), [] { return threads() == 1; })) << "those of the test before end";
 #endif
-    // The writer is another process: its uses are stored and none of its threads are ours.
+    // Another process writes: its uses are stored, and its threads do not run in this process.
     EXPECT_EQ(in_child([&] {
                 const auto store = open();
                 for (const std::uint32_t number : {1u, 2u})
@@ -119,7 +119,7 @@ TEST_F(UpkeepTest, StoreClosesAtOnceWhenNothingIsDue) {
     took.push_back(base::Clock::now() - begin);
   }
   std::sort(took.begin(), took.end());
-  EXPECT_LT(took[2], at_most(100ms));  // of 200 that a hanging disk is given
+  EXPECT_LT(took[2], at_most(100ms));  // a hanging disk would cost 200 ms
 }
 
 TEST_F(UpkeepTest, ClosedStoreHasNoDescriptorOpen) {

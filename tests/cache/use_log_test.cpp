@@ -20,7 +20,7 @@ TEST(UseLogTest, CountsUsesUntilTheyAreTaken) {
   EXPECT_EQ(taken[0], std::pair(key_of(1), std::uint64_t{2}));
   EXPECT_EQ(taken[1], std::pair(key_of(2), std::uint64_t{1}));
   EXPECT_TRUE(log.take(1h).empty());
-  EXPECT_TRUE(log.note(key_of(3)));  // empty again
+  EXPECT_TRUE(log.note(key_of(3)));  // the log was empty again
 }
 
 TEST(UseLogTest, WhatAProcessHoldsIsUsedAgainAtEveryRefresh) {
@@ -30,7 +30,7 @@ TEST(UseLogTest, WhatAProcessHoldsIsUsedAgainAtEveryRefresh) {
   EXPECT_EQ(log.held(), std::vector{key_of(1)});
   const auto refreshed = log.take(0h);
   ASSERT_EQ(refreshed.size(), 1u);
-  EXPECT_EQ(refreshed[0], std::pair(key_of(1), std::uint64_t{0}));  // held, and no further use
+  EXPECT_EQ(refreshed[0], std::pair(key_of(1), std::uint64_t{0}));  // still held, without further uses
   EXPECT_TRUE(log.take(1h).empty());
 }
 

@@ -1,4 +1,4 @@
-// Who waits for his turn to compile is shown to people, and nobody else.
+// Exactly the compiles that wait for their turn are shown as waiting.
 #include "compile/pool/admission.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace kiln::compile {
 namespace {
 
-/// Slots that are all taken until `free`.
+/// Slots that are all taken until `free` is set.
 struct Slots final : HostSlots {
   struct OneAsker final : Asker {
     explicit OneAsker(Slots& slots) : slots_(slots) {}

@@ -1,12 +1,12 @@
-// Sources that NVRTC refuses, compiled: the error must name the construct and say what to do.
+// Compiles sources that NVRTC refuses. The error must name the construct and say what to do.
 #include "compile/fixture.hpp"
 
 namespace kiln::testing {
 namespace {
 
 struct Refused {
-  std::string name, source, compile, instantiate;  ///< lines of [compile]
-  std::vector<std::string> said;                   ///< each in a hint
+  std::string name, source, compile, instantiate;  ///< `compile`: lines of [compile]
+  std::vector<std::string> said;                   ///< texts that the hints must contain
   std::string arch = "sm_90a";
 };
 

@@ -33,7 +33,7 @@ constexpr const char* kSaysHostVariable =
     "using -default-device flag to process unannotated namespace scope variables as __device__ variables in "
     "JIT mode\n";
 
-// All logs are NVRTC 13.0.88's.
+// All logs are from NVRTC 13.0.88.
 
 TEST(Diagnostic, ReadsErrorsWithTheirPlaceAndTheWordTheyPointAt) {
   const std::string log =
@@ -128,7 +128,7 @@ TEST(Advice, EveryShimIsKnown) {
   std::set<std::string> there, known;
   for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates/shim")) {
     const std::string name = entry.path().filename().string();
-    const bool stands_in = name != "nvcc.h" && name != "unmark_host.h";  // those are named in preinclude
+    const bool stands_in = name != "nvcc.h" && name != "unmark_host.h";  // preinclude names these two
     if (!entry.is_directory() && stands_in) there.insert(name);
   }
   for (const std::string_view name : shimmed_headers()) known.emplace(name);
@@ -219,7 +219,7 @@ TEST(Advice, PtxasNamesTheArchThatIsNeeded) {
       joined(advice(at + "Instruction 'wgmma.fence' not supported on .target 'sm_80'\n", {}, "sm_80"));
   EXPECT_NE(wgmma.find("arch = { only = [\"sm_90a\"] }"), std::string::npos) << wgmma;
   EXPECT_NE(wgmma.find("[arch.sm_80]"), std::string::npos) << wgmma;
-  // Not seen from NVRTC 13.0.88, which says "Instruction ..." instead; documented for other releases.
+  // NVRTC 13.0.88 says "Instruction ..." instead; this text is documented for other releases.
   EXPECT_NE(
       joined(advice(at + "Feature 'wgmma.fence' requires .target sm_90a\n", {}, "sm_80")).find("only = "),
       std::string::npos);

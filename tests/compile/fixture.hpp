@@ -1,4 +1,4 @@
-// Templates in a temporary tree, taken as far as a key or an image.
+// Makes keys and images from templates in a temporary tree.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ struct MadeUnit {
   compile::MadeKey made;
 };
 
-/// What a caller may vary.
+/// The inputs of a key that a test may vary.
 struct Ask {
   std::string name = "scale";
   std::vector<Value> values{Dtype::f32, 7};
@@ -51,7 +51,7 @@ inline MadeUnit make_unit(const std::string& directory, const Ask& ask) {
   return {std::move(unit), std::move(closure), std::move(made)};
 }
 
-/// The machine's real toolkit; without one the test is skipped aloud.
+/// The machine's real toolkit. Without a toolkit the test is skipped with a message.
 #define KILN_REAL_TOOLKIT(name)                                        \
   const kiln::toolchain::Toolkit name = kiln::testing::real_toolkit(); \
   if (!name.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine"

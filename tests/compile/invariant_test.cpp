@@ -1,4 +1,4 @@
-// The three invariants of DESIGN 4, a test for each trap between the bytes hashed and the bytes compiled.
+// The compiled bytes are the hashed bytes. Each test is a trap that could make them differ.
 #include "compile/fixture.hpp"
 #include "kiln/error.hpp"
 
@@ -15,7 +15,7 @@ class InvariantTest : public ::testing::Test {
   }
   static compile::Compiled build(const MadeUnit& m, const toolchain::Toolkit& toolkit) {
     compile::WorkerPool pool(
-        {.executable = KILN_BINARY_DIR "/kiln-worker", .jobs = 1});  // a process of its own for every image
+        {.executable = KILN_BINARY_DIR "/kiln-worker", .jobs = 1});  // a new process for every image
     return compile::compile({m.unit, m.closure, m.made}, toolkit, pool,
                             {.compile_limit = std::chrono::seconds(120)});
   }
@@ -151,7 +151,7 @@ TEST_F(InvariantTest, AnEditWithinTheClocksGranularityIsNoticed) {
 
 TEST_F(InvariantTest, AComputedIncludeOutsideTheClosureIsServedButNotPublished) {
   tree_.write("t/scale.toml", small_manifest("scale"));
-  // The name is put together from pieces: no scan of text can see it.
+  // Macros put the name together, so a scan of the text cannot see it.
   const std::string source =
       small_source("#define STR2(x) #x\n#define STR(x) STR2(x)\n#define NAME hidden\n#include STR(NAME.h)\n",
                    "out[i] = T(VALUE);");

@@ -1,4 +1,4 @@
-// A row for each thing that must change the key, and one for each that must not (DESIGN 4).
+// A row for each change that must change the key, and for each change that must not.
 #include <cstdlib>
 
 #include "compile/fixture.hpp"
@@ -272,7 +272,7 @@ TEST_F(KeyTest, TextIsParsedBackFieldByField) {
   EXPECT_EQ(headers, 2);
   EXPECT_EQ(compile::toolchain_section(made.text), made.toolchain_at);
 }
-/// Of each field its label, and its values where they are no digests of 32 hex digits.
+/// The label and the values of each field. A digest of 32 hex digits is shown as DIGEST.
 std::string shape_of(const std::string& text) {
   std::string out;
   for (const auto& field : compile::parse_key_text(text)) {

@@ -68,7 +68,7 @@ TEST(Limits, WarningsOfEveryEntryPointCountOnce) {
   limits.performance_warnings = 2;
   Facts several = facts();
   several.entries.resize(2);
-  several.entries[0].performance_warnings = {"(C7508) a"};  // it names no function
+  several.entries[0].performance_warnings = {"(C7508) a"};  // a warning that names no function
   EXPECT_TRUE(broken_limits(limits, several, Strictness::declared).empty());
   several.entries[1].performance_warnings = {"(C7511) in the function 'other'"};
   EXPECT_EQ(broken_limits(limits, several, Strictness::declared).at(0).measured, 3);

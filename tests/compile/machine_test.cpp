@@ -1,4 +1,4 @@
-// Cores and memory that cgroups leave us, in trees like those of real machines.
+// The cores and the memory that cgroups leave to this process, in trees copied from real machines.
 #include "compile/pool/machine.hpp"
 
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 
 #include "support/tree.hpp"
 
-/// When not 0: a kernel that could have so many CPUs, whose even ones are ours.
+/// When not 0, the kernel may have this number of CPUs, and this process may use the even ones.
 static std::size_t g_possible_cpus = 0;
 
-/// Stands before libc's.
+/// Replaces libc's function.
 extern "C" int sched_getaffinity(pid_t pid, std::size_t size, cpu_set_t* mask) noexcept {
   std::memset(mask, 0, size);
   if (g_possible_cpus == 0) return ::syscall(SYS_sched_getaffinity, pid, size, mask) < 0 ? -1 : 0;
@@ -93,7 +93,7 @@ TEST(Machine, CoresAreCountedWhereTheKernelHasMoreThanAFixedMaskHolds) {
     g_possible_cpus = cpus;
     EXPECT_EQ(Machine(tree.path()).cores(), static_cast<int>(cpus / 2));
   }
-  g_possible_cpus = std::size_t{1} << 30;  // never fits
+  g_possible_cpus = std::size_t{1} << 30;  // more than any mask holds
   EXPECT_EQ(Machine(tree.path()).cores(), ::sysconf(_SC_NPROCESSORS_ONLN)) << "unread, and no limit";
   g_possible_cpus = 0;
 }

@@ -5,7 +5,7 @@
 namespace kiln::compile {
 namespace {
 
-// Logs as NVRTC 13.0.88 wrote them.
+// Logs that NVRTC 13.0.88 wrote.
 constexpr const char* kPtxasLog =
     "ptxas info    : 0 bytes gmem\n"
     "ptxas info    : Compiling entry function '_Z1kILi4EEvPi' for 'sm_90a'\n"

@@ -1,4 +1,4 @@
-// Precompiled headers: no fault of theirs is a compile's, and they leave nothing behind.
+// Faults of precompiled headers: they never make a compile fail, and no file is left over.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 namespace kiln::testing {
 namespace {
 
-/// Descriptors of this process that are unlinked precompiled headers.
+/// This process's descriptors of unlinked precompiled headers.
 std::vector<int> held_files() {
   std::vector<int> out;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {

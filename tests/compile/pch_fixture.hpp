@@ -1,5 +1,5 @@
-// Units with small headers that count as heavy, three pools of one worker each, and what with and without a
-// precompiled header must agree in.
+// Units with small headers that count as heavy, and three pools of one worker each. Compares compiles with
+// and without a precompiled header.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using compile::HeaderSettings;
 using compile::PrecompiledHeaders;
 using compile::WorkerPool;
 
-/// Small headers count as heavy, and the first asker creates.
+/// Settings with which small headers count as heavy, and the first compile creates the precompiled header.
 inline HeaderSettings eager() {
   HeaderSettings settings;
   settings.min_files = 1;
@@ -60,7 +60,8 @@ class PrecompiledHeaderTest : public ::testing::Test {
     EXPECT_EQ(a.facts.lowered_name, b.facts.lowered_name) << what;
     EXPECT_EQ(a.unpublishable, b.unpublishable) << what;
   }
-  /// Specialisations first, first + 1, ...: each in pool a or b in turn, with and without.
+  /// Compiles specialisations first, first + 1, ... with the headers in pools a and b by turns, and without
+  /// them. Expects equal results.
   void expect_same_in_both(PrecompiledHeaders& headers, int first, int count, const std::string& what) {
     for (int n = first; n < first + count; ++n) {
       const MadeUnit m = made(n);
@@ -72,7 +73,7 @@ class PrecompiledHeaderTest : public ::testing::Test {
   Tree tree_;
   Ask ask_;
   WorkerPool a_{{.executable = kWorker, .jobs = 1}}, b_{{.executable = kWorker, .jobs = 1}},
-      plain_{{.executable = kWorker, .jobs = 1}};  // a process each
+      plain_{{.executable = kWorker, .jobs = 1}};  // each pool has its own process
 };
 
 }  // namespace kiln::testing

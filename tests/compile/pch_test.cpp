@@ -1,4 +1,4 @@
-// Precompiled headers: the same bytes as without, and never a stale one.
+// Precompiled headers: images have the same bytes as without them, and a stale header is never used.
 #include <atomic>
 #include <fstream>
 
@@ -112,13 +112,13 @@ TEST_F(PrecompiledHeaderTest, AChangedHeaderIsNeverServedStale) {
   const auto first = compile_in(a_, made(1), &headers);
   ASSERT_EQ(headers.counts().used, 3u);
 
-  tree_.write("t/a.h", "#include \"deep/b.h\"\n#define VALUE (2 + DEEP)\n");  // direct
+  tree_.write("t/a.h", "#include \"deep/b.h\"\n#define VALUE (2 + DEEP)\n");  // a direct change
   const auto second = compile_in(a_, made(1), &headers);
   EXPECT_EQ(headers.counts().used, 3u) << "another content is another header";
   EXPECT_FALSE(second.image == first.image);
   expect_same_in_both(headers, 1, 3, "a direct change");
 
-  // Deep, with the same size and the same mtime.
+  // A change deep inside, with the same size and the same mtime.
   const std::string c = tree_.at("t/deep/c.h");
   const auto time = fs::last_write_time(c);
   std::ofstream(c) << "#define DEEP 77\n";
@@ -126,7 +126,7 @@ TEST_F(PrecompiledHeaderTest, AChangedHeaderIsNeverServedStale) {
   expect_same_in_both(headers, 1, 3, "a deep change");
   EXPECT_FALSE(compile_in(a_, made(1), &headers).image == second.image);
 
-  tree_.write("t/deep/c.h", "#define DEEP 10\n");  // back: may be used again
+  tree_.write("t/deep/c.h", "#define DEEP 10\n");  // the first content again: its header may be used
   tree_.write("t/a.h", "#include \"deep/b.h\"\n#define VALUE (1 + DEEP)\n");
   EXPECT_TRUE(compile_in(b_, made(1), &headers).image == first.image);
   EXPECT_EQ(headers.counts().off, 0u);
@@ -189,7 +189,7 @@ TEST_F(PrecompiledHeaderTest, AHeaderThatChangedSinceItWasHashedIsNotConfirmed) 
   EXPECT_NE(raced.unpublishable.find("changed"), std::string::npos);
   EXPECT_EQ(headers.counts().created, 0u);
   EXPECT_EQ(headers.counts().off, 1u);
-  tree_.write("t/a.h", "#define VALUE 1\n");  // the old name again: nothing may be found under it
+  tree_.write("t/a.h", "#define VALUE 1\n");  // the old key again: no header may be found under it
   expect_same_in_both(headers, 1, 3, "the old content");
   EXPECT_EQ(headers.counts().used, 0u);
   tree_.write("t/a.h", "#define VALUE 3\n");
@@ -203,7 +203,7 @@ TEST_F(PrecompiledHeaderTest, AFileThatAppearedWhileItWasMadeIsNotConfirmed) {
   tree_.write("t/a.h", "\n");
   PrecompiledHeaders headers(eager());
   const MadeUnit before = made(1);
-  tree_.write("t/maybe.h", "\n");  // neither listed by the compiler, nor a changed file of the closure
+  tree_.write("t/maybe.h", "\n");  // the compiler does not list it, and no file of the closure changed
   compile_in(a_, before, &headers, [&] { return made(1).made.text == before.made.text; });
   EXPECT_EQ(headers.counts().created, 0u);
   fs::remove(tree_.at("t/maybe.h"));

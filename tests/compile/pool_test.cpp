@@ -1,4 +1,5 @@
-// The worker pool: who leaves when, who goes first, and what a compile may take.
+// The worker pool: when workers end, which compile goes first, and the memory and time
+// that a compile may take.
 #include <sys/wait.h>
 
 #include <atomic>
@@ -20,7 +21,7 @@ using Fate = WorkerProcess::Answer::Fate;
 using Status = compile::WorkerResponse::Status;
 using namespace std::chrono_literals;
 
-/// A compile that holds its worker until it is killed.
+/// Starts a compile that occupies its worker until the worker is killed at `limit`.
 std::future<WorkerProcess::Answer> occupy(WorkerPool& pool, const toolchain::Toolkit& toolkit,
                                           base::Clock::duration limit,
                                           const std::atomic<Urgency>* urgency = nullptr) {
@@ -81,7 +82,7 @@ TEST(WorkerPool, WorksInAForkedChildBesideTheParents) {
   KILN_REAL_TOOLKIT(toolkit);
   WorkerPool pool({.executable = kWorker, .jobs = 1});
   ASSERT_EQ(pool.run(request(toolkit), {}).response.status, Status::ok);
-  auto running = occupy(pool, toolkit, 3s);  // its thread holds what a child must not touch
+  auto running = occupy(pool, toolkit, 3s);  // its thread holds locks that a child must not touch
   const pid_t child = ::fork();
   if (child == 0) {
     const auto answer = pool.run(request(toolkit), {.compile_limit = 60s});
@@ -105,7 +106,7 @@ TEST(WorkerPool, WorksInAHostThatIgnoresItsChildren) {
     EXPECT_EQ(pool.run(request(toolkit, kEndless), {.compile_limit = 1s}).fate, Fate::timed_out);
     EXPECT_EQ(pool.run(request(toolkit), {}).response.status, Status::ok);
   }
-  // The kernel wakes who waits for such a child a moment before the child has left its lists.
+  // The kernel wakes a waiter a moment before it removes such a child from its lists.
   EXPECT_TRUE(soon(50, [] { return children().empty(); }));
   ::signal(SIGCHLD, before);
 }
@@ -115,7 +116,7 @@ TEST(WorkerPool, ACallerGoesBeforeWorkAheadOfNeed) {
   WorkerPool pool({.executable = kWorker, .jobs = 1});
   const std::atomic<Urgency> ahead{Urgency::ahead};
   std::atomic<Urgency> raised{Urgency::ahead};
-  // Both places are taken: the only regular one, and the one more that callers have.
+  // Takes both places: the only regular one, and the additional one that callers have.
   auto first = occupy(pool, toolkit, 2s, &ahead);
   auto second = std::async(std::launch::async,
                            [&] { return pool.run(request(toolkit, kEndless), {.compile_limit = 2s}); });
@@ -143,7 +144,7 @@ TEST(WorkerPool, ACallerGoesBeforeWorkAheadOfNeed) {
   first.get(), second.get();
 }
 
-/// Takes gigabytes within seconds: each instantiation is kept.
+/// Takes gigabytes within seconds, as the compiler keeps each instantiation.
 constexpr const char* kMemoryEater =
     "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; "
     "};\n"
@@ -224,14 +225,13 @@ TEST(Worker, IsLinkedDynamicallyAgainstLibcOnly) {
 #endif
   const auto bytes = base::read_file(kWorker)->bytes;
   EXPECT_NE(bytes.find("libc.so.6"), std::string::npos) << "a static one crashes in dlopen";
-  // The names that the loader is to find lie side by side in the dynamic string table, each ending with a
-  // zero.
+  // The dynamic string table has the names of needed libraries, one after another, each ending with a zero.
   for (const char* library :
        {"libstdc++.so.6", "libgcc_s.so.1", "liblmdb.so.0", "libspdlog.so.1.10", "libfmt.so.9"})
     EXPECT_EQ(bytes.find(std::string(1, '\0') + library + '\0'), std::string::npos) << library;
 }
 
-/// KILN_SOAK_COMPILES=2000 for the long run.
+/// KILN_SOAK_COMPILES=2000 makes a long run.
 TEST(WorkerPool, StaysFlatOverManyCompiles) {
   KILN_REAL_TOOLKIT(toolkit);
   const char* asked = std::getenv("KILN_SOAK_COMPILES");

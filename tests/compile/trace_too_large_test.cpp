@@ -1,5 +1,6 @@
-// ptxas reads the front end's trace again, and refuses one of gigabytes (FlashAttention-3, by hand: too slow
-// for a test): the compile goes on without, and what was read comes from a pass over the syntax.
+// ptxas parses the front end's trace, and refuses a trace of gigabytes. FlashAttention-3 has one, but
+// is too slow for a test. The compile is then repeated without a trace, and a pass over the syntax
+// tells the headers that were read.
 #include "compile/backend/nvrtc/log.hpp"
 #include "compile/backend/nvrtc/program.hpp"
 #include "compile/compiler/header_reuse.hpp"

@@ -1,4 +1,4 @@
-// The key of a tuned choice, a row for each thing that must change it; and its facts.
+// The key of a tuned choice, with a row for each change that must change it; and the choice's facts.
 #include "compile/key/tuned_choice.hpp"
 
 #include "base/wire.hpp"

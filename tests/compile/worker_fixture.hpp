@@ -1,4 +1,4 @@
-// Requests for compile workers, and what is left of their processes.
+// Requests for compile workers, and checks of the workers' processes.
 #pragma once
 
 #include <signal.h>
@@ -28,7 +28,7 @@ inline compile::WorkerRequest request(
   return r;
 }
 
-/// Compiles for minutes: doubling template instantiations.
+/// Compiles for minutes, as its template instantiations double.
 inline constexpr const char* kEndless =
     "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; "
     "};\n"
@@ -43,8 +43,8 @@ inline bool gone(pid_t pid, int tenths) {
   return false;
 }
 
-/// Children of this process, zombies included, each once: a thread that ends while this looks leaves its own
-/// to another.
+/// The children of this process, zombies included. A set, as a thread that ends meanwhile passes its children
+/// to another thread, where they would be seen again.
 inline std::vector<pid_t> children() {
   std::set<pid_t> out;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -59,7 +59,7 @@ inline std::ptrdiff_t open_descriptors() {
                        std::filesystem::directory_iterator());
 }
 
-/// Whether it comes true within `tenths` of a second.
+/// Waits until the condition is true, for at most `tenths` of a second. Returns the condition.
 template <class Condition>
 bool soon(int tenths, Condition&& condition) {
   for (int i = 0; i < tenths; ++i) {

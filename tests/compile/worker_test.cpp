@@ -1,4 +1,4 @@
-// Compile workers against the real NVRTC: warm reuse, deadlines, deaths.
+// Compile workers with the real NVRTC: warm reuse, deadlines, deaths.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -44,7 +44,7 @@ TEST(Worker, IsKilledAtTheDeadlineAndThePoolGoesOn) {
   KILN_REAL_TOOLKIT(toolkit);
   WorkerPool pool({.executable = kWorker, .jobs = 1});
   ASSERT_EQ(pool.run(request(toolkit), {.compile_limit = seconds(60)}).fate,
-            Fate::answered);  // warm: the next is all compile
+            Fate::answered);  // so that the next run only compiles
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(pool.run(request(toolkit, kEndless), {.compile_limit = seconds(1)}).fate, Fate::timed_out);
   EXPECT_LT(std::chrono::steady_clock::now() - start, at_most(seconds(6)))
