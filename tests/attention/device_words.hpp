@@ -1,4 +1,4 @@
-// What a kernel makes of the words of a plan: its own text, compiled for the host.
+// The kernels' code that reads the words of a plan, compiled for the host.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #define __device__
 #define __forceinline__ inline
 namespace kiln {
-using std::max, std::min;  // which are built into a device compiler
+using std::max, std::min;  // built into device compilers
 }
 #include "templates/attention/words.cuh"
 #undef __host__

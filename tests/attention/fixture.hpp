@@ -1,4 +1,4 @@
-// A plan, read as a kernel reads it, and what the masks leave to a row, said once more and slowly.
+// A plan, read as a kernel reads it, and a slow, independent statement of which kv tokens a row sees.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,7 @@ struct PlannedItem {
   bool operator==(const PlannedItem&) const = default;
 };
 
-/// The words of a plan, by what templates/attention/work_list.cuh says: nothing here knows the host's
-/// structs.
+/// Reads the words of a plan as templates/attention/work_list.cuh documents them, without the host's structs.
 class Planned {
  public:
   static constexpr std::int32_t kUntouched = 0x7eadbeef;
@@ -39,7 +38,7 @@ class Planned {
   std::int64_t first_items() const { return 16 + 2 * table(); }
   PlannedItem first_item(std::int64_t worker) const { return item_at(first_items() + 12 * worker); }
   PlannedItem item(std::int64_t i) const { return item_at(first_items() + 12 * (limits_.workers + i)); }
-  /// Each tile and part, also those that are one item together: as a kernel takes it apart.
+  /// Every tile and every part. An item of several tiles is split into tiles, as a kernel does it.
   std::vector<PlannedItem> items() const { return items_between(0, summary.items); }
   std::vector<PlannedItem> items_of(std::int64_t worker) const {
     return items_between(begin(worker), begin(worker + 1));
@@ -91,7 +90,7 @@ class Planned {
   std::vector<std::int32_t> words_;
 };
 
-/// Whether token t of q sees kv token j, in the words of the kernels' contract.
+/// True when token t of q sees kv token j, by the kernels' contract.
 inline bool sees(const KernelShape& shape, std::int64_t window_left, const Request& r, std::int64_t t,
                  std::int64_t j) {
   if (j < 0 || j >= r.kv_len) return false;
@@ -100,7 +99,7 @@ inline bool sees(const KernelShape& shape, std::int64_t window_left, const Reque
   return true;
 }
 
-/// Workers of a team.
+/// The number of workers of a team.
 inline std::int64_t team_of(const KernelShape& shape, const Limits& limits) {
   std::int64_t out = 1;
   for (std::int64_t h = 1; shape.heads_together && h <= limits.kv_heads; ++h)
@@ -108,7 +107,7 @@ inline std::int64_t team_of(const KernelShape& shape, const Limits& limits) {
   return out;
 }
 
-/// Units of an item, one at least.
+/// The kv blocks of an item, at least one.
 inline std::int64_t kv_blocks_of(const KernelShape& shape, const PlannedItem& item) {
   const std::int64_t tokens = item.kv_end - item.kv_begin;
   return tokens > 0 ? (tokens + shape.tile_kv - 1) / shape.tile_kv : 1;

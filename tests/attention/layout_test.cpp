@@ -1,5 +1,5 @@
-// The words of a work list are declared once (templates/attention/words.h); these are their numbers, which
-// kernels that are compiled already depend on.
+// The words of a work list are declared once (templates/attention/words.h). Their numbers, which are checked
+// here, must not change: kernels that were compiled earlier depend on them.
 #include <gtest/gtest.h>
 
 #include <cstddef>

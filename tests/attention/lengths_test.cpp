@@ -1,4 +1,4 @@
-// What engines give as lengths: pages, padded rows, and what is refused.
+// The lengths that engines give: pages, padded rows, and lengths that are refused.
 #include "attention/fixture.hpp"
 #include "source/expect_error.hpp"
 
@@ -19,7 +19,7 @@ void refused(std::initializer_list<std::string> pieces, const Lengths& lengths,
 }
 
 TEST(AttentionLengths, PagesAndTheLastPagesLength) {
-  const Array pages{3, 5, 5, 6}, last{2, 9, 16};  // a request without pages has no last one
+  const Array pages{3, 5, 5, 6}, last{2, 9, 16};  // a request without pages has no last page
   const Planned plan(
       kShape, kLimits,
       {.requests = 3, .kv_indptr = pages.data(), .last_page_len = last.data(), .page_size = 16});

@@ -1,4 +1,4 @@
-// Plans of random batches: what every plan must be, whatever the lengths.
+// Plans of random batches: properties of every plan, for any lengths.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -25,7 +25,7 @@ struct Batch {
   }
 };
 
-/// Small enough that every kv token of every row can be looked at.
+/// Draws batches that are small enough to check every kv token of every row.
 class Draw {
  public:
   explicit Draw(unsigned seed) : random_(seed) {}
@@ -102,8 +102,8 @@ class AttentionPlanOf : public ::testing::TestWithParam<unsigned> {
   }
 };
 
-/// The kv tokens of a tile: each that a row of it sees once, and besides them only the rest of the first
-/// block.
+/// Checks the kv tokens of a tile: all from the first to the last token that a row sees, once each. The range
+/// begins at the start of the first token's block.
 void expect_tile(const Batch& batch, const Request& r, std::int64_t first_row,
                  const std::vector<PlannedItem>& items) {
   const KernelShape& shape = batch.shape;
@@ -171,12 +171,12 @@ TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
     ASSERT_TRUE(plan.word(9) == busy || shape.tiles_together) << plan.word(9) << " are busy, not " << busy;
     ASSERT_EQ(plan.word(10), 0);
     if (total == 0) return;
-    // So many teams have min_units + tile_cost each, and are as long as that.
+    // The number of teams whose shares have at least min_kv_blocks + tile_cost units each.
     const std::int64_t teams = std::clamp<std::int64_t>(
         total / team / (shape.min_kv_blocks + shape.tile_cost), 1, batch.limits.workers / team);
     const std::int64_t even = total / team / teams, slack = 2 * shape.tile_cost + shape.min_kv_blocks - 1;
     const auto tiles = std::ssize(tiles_of(plan));
-    bool alone = tiles <= batch.limits.workers / team * team;  // and none is longer than this
+    bool alone = tiles <= batch.limits.workers / team * team;  // and no tile is longer than below
     for (const auto& [tile, items] : tiles_of(plan)) {
       std::int64_t cost = shape.tile_cost;
       for (const PlannedItem& item : items) cost += kv_blocks_of(shape, item);
@@ -198,7 +198,7 @@ TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
         ASSERT_GE(cost, even - (shape.min_kv_blocks - 1) - shape.tile_cost) << "worker " << w;
       }
     }
-    if (slack == 0 && !alone) {  // nothing is taken rather than cut: all have the same
+    if (slack == 0 && !alone) {  // every cut is where it falls, so all shares are equal
       ASSERT_EQ(used, teams * team);
       for (std::int64_t w = 0; w < used; ++w) {
         std::int64_t cost = 0;
@@ -263,8 +263,9 @@ TEST_P(AttentionPlanOf, HasEachItemAtOneWorkerInTheLinesOrder) {
 TEST_P(AttentionPlanOf, HasWholeTilesTogetherThatFollowEachOther) {
   each([](const Batch& batch, const Planned& plan) {
     if (!batch.shape.tiles_together) return;
-    std::int64_t wanted =
-        0;  // a whole tile goes with the one before it, unless a share or a part begins or ends
+    // A whole tile joins the item of the tile before it, unless a share or a part
+    // begins or ends between them.
+    std::int64_t wanted = 0;
     for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
       const auto tiles = plan.items_of(w);
       for (std::size_t i = 0; i < tiles.size(); ++i) {
@@ -273,7 +274,7 @@ TEST_P(AttentionPlanOf, HasWholeTilesTogetherThatFollowEachOther) {
       }
     }
     ASSERT_GE(plan.summary.items, wanted);
-    // A share that begins at a tile's border has that tile for itself.
+    // A share that begins at a tile's border has an item for that tile alone.
     ASSERT_LE(plan.summary.items, wanted + 2 * batch.limits.workers);
   });
 }
@@ -293,7 +294,7 @@ TEST_P(AttentionPlanOf, StaysInsideItsBufferAndWhatItSaysIsThere) {
     ASSERT_LE(plan.summary.words, plan.size() - 8);
     for (std::int64_t i = plan.summary.words; i < plan.size(); ++i)
       ASSERT_EQ(plan.word(i), Planned::kUntouched) << i;
-    const auto is_first_item = [&](std::int64_t i) {  // which not all workers have
+    const auto is_first_item = [&](std::int64_t i) {  // not all workers have one
       return i >= plan.first_items() && i < plan.first_items() + 12 * batch.limits.workers;
     };
     for (std::int64_t i = 0; i < plan.summary.words; ++i)
@@ -313,7 +314,7 @@ TEST_P(AttentionPlanOf, StaysInsideItsBufferAndWhatItSaysIsThere) {
 INSTANTIATE_TEST_SUITE_P(Random, AttentionPlanOf, ::testing::Range(1u, 11u));
 
 TEST(AttentionPlan, TheWorstLengthsOfTheLimitsFitTheBuffer) {
-  // As many tiles as there can be: every request one token more than whole tiles.
+  // The most tiles that the limits allow: every request has one token more than whole tiles.
   for (const std::int64_t requests : {1, 7, 64}) {
     const KernelShape shape{.tile_rows = 8, .tile_kv = 4, .group = 2, .tile_cost = 0, .min_kv_blocks = 1};
     std::vector<std::int32_t> qo{0}, kv{0};

@@ -15,7 +15,7 @@ TEST(AttentionPlan, ATileIsOneRequestOneHeadAndItsRows) {
   const Indptr qo{0, 5, 5, 7}, kv{10, 19, 20, 32};
   const Planned plan(shape, {.max_requests = 4, .max_tokens = 9, .kv_heads = 2, .workers = 1},
                      {.requests = 3, .qo_indptr = qo.data(), .kv_indptr = kv.data()});
-  // 5 tokens are 10 rows, which are two tiles; a request without tokens has none; 2 tokens are 4 rows.
+  // 5 tokens are 10 rows, which are two tiles. 2 tokens are 4 rows. A request without tokens has no tile.
   const std::vector<PlannedItem> expected = {
       {0, 0, 0, 0, 5, 9, 10, 0, 9, -1, 0, 1},   {0, 0, 8, 0, 5, 9, 10, 0, 9, -1, 0, 1},
       {0, 1, 0, 0, 5, 9, 10, 0, 9, -1, 0, 1},   {0, 1, 8, 0, 5, 9, 10, 0, 9, -1, 0, 1},
@@ -33,7 +33,7 @@ TEST(AttentionPlan, CausalLeavesToATileWhatItsLastRowSees) {
   const Planned plan(shape, {.max_requests = 1, .max_tokens = 10, .kv_heads = 1, .workers = 1},
                      {.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data()});
   ASSERT_EQ(plan.summary.items, 3);
-  EXPECT_EQ(plan.item(0).kv_end, 7);  // token 3 sees 3 + 13 - 10
+  EXPECT_EQ(plan.item(0).kv_end, 7);  // token 3 sees up to 3 + 13 - 10
   EXPECT_EQ(plan.item(1).kv_end, 11);
   EXPECT_EQ(plan.item(2).kv_end, 13);
 }
@@ -57,9 +57,9 @@ TEST(AttentionPlan, AWindowBeginsWithTheBlockOfTheFirstTokenThatIsSeen) {
   const Limits limits{.max_requests = 1, .max_tokens = 8, .kv_heads = 1, .workers = 1};
   Lengths lengths{.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data(), .window_left = 6};
   const Planned plan(shape, limits, lengths);
-  EXPECT_EQ(plan.item(0).kv_begin, 16);  // token 0 is at 24, and sees from 18 on
+  EXPECT_EQ(plan.item(0).kv_begin, 16);  // token 0 has place 24, and sees from 18 on
   EXPECT_EQ(plan.item(0).kv_end, 28);
-  EXPECT_EQ(plan.item(1).kv_begin, 20);  // from 22 on
+  EXPECT_EQ(plan.item(1).kv_begin, 20);  // token 4 sees from 22 on
   lengths.window_left = -1;
   EXPECT_EQ(Planned(shape, limits, lengths).item(1).kv_begin, 0);
 }
@@ -92,20 +92,20 @@ TEST(AttentionPlan, ShortBatchesUseFewerWorkers) {
 
 TEST(AttentionPlan, ASliverGoesToTheOtherSideOfTheCut) {
   const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_kv_blocks = 3};
-  // Two tiles of 10 and 14: half of the line is 12, two units into the second tile.
+  // Tiles of 10 and 14 units: half of the line is 12, which is two units into the second tile.
   const Indptr kv{0, 10, 24};
   const Planned plan(shape, {.max_requests = 2, .max_tokens = 2, .kv_heads = 1, .workers = 2},
                      {.requests = 2, .kv_indptr = kv.data()});
   EXPECT_EQ(plan.summary.slots, 0);
   EXPECT_EQ(plan.begin(1), 1);
-  const Indptr later{0, 9, 24};  // three units into it
+  const Indptr later{0, 9, 24};  // the cut is three units into the second tile
   const Planned split(shape, {.max_requests = 2, .max_tokens = 2, .kv_heads = 1, .workers = 2},
                       {.requests = 2, .kv_indptr = later.data()});
   EXPECT_EQ(split.summary.slots, 2);
   EXPECT_EQ(split.item(1).kv_end, 3);
 }
 
-/// attn_prefill's, for one prompt or several of so many tokens, on a GPU of 132 SMs.
+/// The plan of attn_prefill for `requests` prompts of `tokens` tokens each, on a GPU of 132 SMs.
 Planned prompts(std::int32_t requests, std::int32_t tokens, bool causal) {
   const KernelShape shape{.tile_rows = 128,
                           .tile_kv = 64,
@@ -125,13 +125,14 @@ Planned prompts(std::int32_t requests, std::int32_t tokens, bool causal) {
 }
 
 TEST(AttentionPlan, TilesAreNotCutWhereThatSavesLessThanTwoPartsCost) {
-  // 512 tiles of 16 units: two for each of 256 workers, rather than 1.94 for 264, nearly all of them cut. The
-  // workers that are left have nothing.
+  // 512 tiles of 16 units. 256 workers get two tiles each and the others nothing. With 1.94 tiles for each of
+  // 264 workers nearly all would be cut.
   const Planned two = prompts(2, 1024, false);
   EXPECT_EQ(two.summary.slots, 0);
   EXPECT_EQ(two.summary.workers, 256);
   for (std::int64_t w = 0; w < 264; ++w) EXPECT_EQ(two.items_of(w).size(), w < 256 ? 2u : 0u) << w;
-  // 1024 tiles of 64 units, 3.88 for each worker: four would be 8 units more.
+  // 1024 tiles of 64 units are 3.88 for each worker. Four whole tiles would be 8
+  // units more, so tiles are cut.
   const Planned long_ones = prompts(1, 4096, false);
   EXPECT_GT(long_ones.summary.slots, 264);
   EXPECT_EQ(long_ones.summary.workers, 264);
@@ -197,7 +198,7 @@ TEST(AttentionPlan, WholeTilesOfARequestAndHeadAreOneItemWhereTheyAreTogether) {
   ASSERT_EQ(plan.items().size(), 10u);
   EXPECT_EQ(plan.items()[2], (PlannedItem{0, 0, 8, 0, 7, 8, 0, 0, 7, -1, 0, 1}));
   EXPECT_EQ(plan.items()[3], (PlannedItem{0, 0, 12, 0, 7, 8, 0, 0, 8, -1, 0, 1}));
-  // Half of the line is 10 of 20 units: in the middle of the second head's first tiles.
+  // Half of the line is 10 of 20 units, in the middle of the second head's first tiles.
   Limits two = limits;
   two.workers = 2;
   const Planned shared(shape, two, lengths);

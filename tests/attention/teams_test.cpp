@@ -1,5 +1,5 @@
-// Teams of workers, which have the same kv tokens of neighbouring heads, and plans without teams, which are
-// what they were before there were any.
+// Teams of workers, which have the same kv tokens of neighbouring heads. Plans without teams must be the
+// plans from before teams existed.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -53,8 +53,8 @@ TEST(AttentionTeams, AreTheMostHeadsThatLeaveAtMostOneWorkerIn32Out) {
 TEST(AttentionTeams, WithoutTokensAreNotBusy) {
   KernelShape shape = kDecode;
   shape.tile_kv = 128, shape.tile_cost = 0;
-  // One request of 1024 units and 256 empty ones, of a unit each in the line: 16 teams have 80 each. In the
-  // middle, so that the empty ones are at either end.
+  // One request of 1024 units lies between 256 empty requests, which count one unit each. 16 teams have 80
+  // units each, so the empty requests fill the shares at both ends.
   Indptr kv(129, 0);
   kv.resize(258, 1 << 17);
   const Planned plan(shape, {.max_requests = 257, .max_tokens = 257, .kv_heads = 8, .workers = 132},
@@ -73,7 +73,8 @@ TEST(AttentionTeams, HaveTheSameTokensOfNeighbouringHeads) {
   const Indptr kv{0, 64 * 3, 64 * 4};
   const Planned plan(shape, {.max_requests = 2, .max_tokens = 2, .kv_heads = 2, .workers = 4},
                      {.requests = 2, .kv_indptr = kv.data()});
-  // Two teams of two: the first has two units of the first request, the second one its third and the other.
+  // Two teams of two workers. The first team has two units of request 0. The second team has its
+  // third unit and request 1.
   const std::vector<PlannedItem> expected = {
       {0, 0, 0, 0, 1, 192, 0, 0, 128, 0, 0, 2},   {0, 1, 0, 0, 1, 192, 0, 0, 128, 2, 0, 2},
       {0, 0, 0, 0, 1, 192, 0, 128, 192, 0, 1, 2}, {1, 0, 0, 1, 1, 64, 192, 0, 64, -1, 0, 1},
@@ -98,7 +99,7 @@ struct TeamBatch {
   }
 };
 
-/// As engines have them: up to 20000 tokens, up to 96 heads.
+/// A batch of an engine's size: up to 20000 tokens, up to 96 heads.
 TeamBatch draw_batch(std::mt19937_64& random) {
   const auto draw = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
@@ -145,7 +146,7 @@ TEST_P(AttentionTeamsOf, HaveEachTokenOfEachHeadOnce) {
     for (std::int32_t i = 0; i < batch.limits.max_requests; ++i) {
       const Request r = plan.request(i);
       for (std::int32_t token = 0; token < r.qo_len; ++token) {
-        // What a row sees is one run of tokens.
+        // A row sees one run of tokens.
         std::int32_t first = 0, end = r.kv_len;
         const auto seen = [&](std::int32_t j) { return sees(batch.shape, batch.window_left, r, token, j); };
         while (end > 0 && !seen(end - 1)) --end;
@@ -207,7 +208,8 @@ TEST_P(AttentionTeamsOf, HaveSlotsAndCountersOfTheirOwn) {
   });
 }
 
-/// A team does what one worker would do with one head for each team's: the same line, cut as often.
+/// With teams, the plan is that of single workers with one head for each team's heads: the same
+/// line with the same cuts.
 TEST_P(AttentionTeamsOf, ShareTheLineAsSingleWorkersDo) {
   each([](const TeamBatch& batch, const Planned& plan) {
     const std::int64_t team = team_of(batch.shape, batch.limits);
@@ -231,10 +233,11 @@ TEST_P(AttentionTeamsOf, ShareTheLineAsSingleWorkersDo) {
 
 INSTANTIATE_TEST_SUITE_P(Random, AttentionTeamsOf, ::testing::Range(1u, 6u));
 
-/// FNV-1a of the words that plans had before they had first items and said how many are busy.
+/// FNV-1a of a plan's words without first items and the number of busy workers, which
+/// older plans did not have.
 std::uint64_t digest(const KernelShape& shape, std::int64_t kv_heads, std::int64_t workers,
                      std::int64_t window_left) {
-  std::uint32_t state = 7;  // of a generator of our own: distributions differ from library to library
+  std::uint32_t state = 7;  // our own generator, as distributions of standard libraries differ
   const auto draw = [&](std::uint32_t most) {
     state = state * 1664525 + 1013904223;
     return static_cast<std::int32_t>((state >> 8) % (most + 1));
@@ -253,8 +256,8 @@ std::uint64_t digest(const KernelShape& shape, std::int64_t kv_heads, std::int64
     for (std::int64_t i = 0; i < plan.summary.words; ++i) {
       if (i >= first_items && i < first_items + more) continue;
       std::int64_t word = plan.word(i);
-      if (i == 8) word -= more;  // where the requests are
-      if (i == 9) word = 0;      // how many are busy
+      if (i == 8) word -= more;  // the place of the requests
+      if (i == 9) word = 0;      // the number of busy workers
       out = (out ^ static_cast<std::uint32_t>(word)) * 0x100000001b3;
     }
   }
@@ -267,7 +270,7 @@ TEST(AttentionTeams, OfOneWorkerAreTheWorkersThatWere) {
                          .group = 4,
                          .causal = true,
                          .window = true,
-                         .tile_cost = 0,  // a cut costs nothing: none is avoided
+                         .tile_cost = 0,  // a cut costs nothing, so no cut is avoided
                          .min_kv_blocks = 1};
   EXPECT_EQ(digest(seen, 8, 264, -1), 0x2d7e2864c451f0acu);
   EXPECT_EQ(digest(seen, 3, 132, 700), 0x2cf19419dff27a5cu);

@@ -1,4 +1,5 @@
-// What the first so many tiles take of the line, beside a walk over each of them: sums are told without one.
+// The cost of the first n tiles, which Tiles sums without visiting each tile, compared
+// with a walk over all tiles.
 #include <limits>
 #include <random>
 
@@ -9,7 +10,7 @@
 namespace kiln::attention::test {
 namespace {
 
-/// Of every tile, one by one: ends[n] is what the first n take.
+/// The costs by a walk over every tile: element n is the cost of the first n tiles.
 std::vector<std::int64_t> walked(const KernelShape& shape, const Tiles& tiles) {
   std::vector<std::int64_t> ends{0};
   for (std::int64_t i = 0; i < tiles.count(); ++i)
@@ -87,8 +88,7 @@ TEST(AttentionTiles, SumsOfAnyLengthAreThoseOfEuclid) {
 
 TEST(AttentionTiles, TakeWhatAWalkOverThemTakesOfTheMostThereCanBe) {
   std::mt19937 random(1);
-  // 31 bits of packed rows, as many tokens of kv as there can be, and blocks that no number of tiles ends
-  // with.
+  // 31 bits of packed rows, the most kv tokens, and sizes for which tiles and blocks never end together.
   for (const auto& [rows, kv, group] : {std::tuple{65536, 65536, 2}, {65536, 65535, 3}, {65521, 97, 2}})
     for (const std::int32_t kv_len : {narrow(kMostTokens), 1 << 20, 0}) {
       const KernelShape shape{

@@ -1,4 +1,4 @@
-// The second pass over a file hands out what the first one saw, and nothing else.
+// The second pass over a file returns exactly the bytes that the first pass saw.
 #include "cache/bundle/chunks.hpp"
 #include "tests/bundle/fixture.hpp"
 

@@ -1,4 +1,4 @@
-// The vocabulary of the bundle's tests: entries, bundles in memory, and crafted ones.
+// The vocabulary of the bundle's tests: entries, bundles in memory, and crafted bundles.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ inline bool same(const cache::Record& a, const cache::Record& b) {
   return a.key == b.key && a.facts == b.facts && a.key_text == b.key_text && a.image == b.image;
 }
 
-/// From memory, at most `most` bytes at a time.
+/// Reads from memory, at most `most` bytes at a time.
 inline base::Read from(std::string bytes, std::size_t most = std::size_t{1} << 20) {
   auto held = std::make_shared<std::string>(std::move(bytes));
   auto at = std::make_shared<std::size_t>(0);
@@ -64,7 +64,7 @@ inline std::vector<cache::Record> read_all(const std::string& bytes, const Limit
   return out;
 }
 
-/// Content as a Writer would never make it.
+/// Builds content that a Writer would never make.
 class Crafted {
  public:
   Crafted& entry(const cache::Record& e) {
@@ -90,7 +90,7 @@ class Crafted {
     out_.number(std::uint8_t{0}).number(count);
     return digest();
   }
-  /// Of what is there so far.
+  /// Appends the digest of the content so far.
   Crafted& digest() {
     const auto of_it = trust::blake2b<32>(out_.str());
     return raw({reinterpret_cast<const char*>(of_it.bytes.data()), 32});
@@ -125,7 +125,7 @@ class Crafted {
   std::uint64_t count_ = 0;
 };
 
-/// Why it is refused; "" when it is not, "error: ..." when it is another Error.
+/// The reason why the bundle is refused: "" when it is not, "error: ..." for another Error.
 inline std::string refusal_of(const std::string& file, const Limits& limits = {}) {
   try {
     read_all(file, limits);

@@ -1,4 +1,4 @@
-// What is written is read back, and the same entries are the same bytes.
+// Written entries are read back, and equal entries give equal bytes.
 #include "tests/bundle/fixture.hpp"
 
 using namespace kiln;
@@ -33,7 +33,7 @@ TEST(Bundle, IsTheSameBytesEachTime) {
 }
 
 TEST(Bundle, HoldsWhatCompressesTooWellForOneBuffer) {
-  // zstd holds back output when the caller's buffer is full, and must not be taken for truncated then.
+  // zstd holds back output when the caller's buffer is full. The stream must not be taken for truncated then.
   cache::Record entry = entry_of(1);
   entry.image.assign(8 << 20, 'x');
   const auto got = read_all(bundle_of({entry}), {}, 1 << 20);

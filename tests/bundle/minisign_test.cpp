@@ -1,4 +1,4 @@
-// Keys and signatures in minisign's format: made, read, refused. Its own tool is in tests/tools.
+// Keys and signatures in minisign's format: made, read, refused. tests/tools has tests with minisign itself.
 #include "cache/trust/minisign.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ const std::function<Secret()> kNoPassword = [] {
   return Secret();
 };
 
-/// minisign's secret key file with scrypt of these limits.
+/// A secret key file of minisign with a password, and scrypt with these limits.
 std::string sealed_file(const SecretKey& key, const std::string& password, std::uint64_t operations,
                         std::uint64_t memory, bool really = true) {
   const std::string plain_text = key.file().bytes();
@@ -141,7 +141,7 @@ TEST(Minisign, DamagedSecretKeysAreRefused) {
   const std::size_t line = file.find('\n') + 1;
   for (std::size_t at = line; at + 1 < file.size(); ++at) {
     const std::size_t byte = (at - line) * 3 / 4;
-    if (byte >= 6 && byte < 54) continue;  // salt and limits mean nothing without a password
+    if (byte >= 6 && byte < 54) continue;  // salt and limits are not used without a password
     std::string changed = file;
     changed[at] = changed[at] == 'A' ? 'Z' : 'A';
     if (changed == file) continue;

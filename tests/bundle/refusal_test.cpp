@@ -1,4 +1,4 @@
-// Every kind of bundle that must not be believed.
+// Every kind of bundle that must be refused.
 #include <sys/resource.h>
 
 #include "tests/bundle/fixture.hpp"
@@ -69,7 +69,7 @@ TEST(BundleRefusal, EveryFlippedBit) {
     std::string damaged = file;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
     if (refusal_of(damaged).empty()) {
-      // zstd has header bits without a meaning for this frame; the entries must be the same then.
+      // zstd has header bits without a meaning for this frame. The entries must be equal then.
       const auto got = read_all(damaged), expected = read_all(file);
       ASSERT_EQ(got.size(), expected.size()) << bit;
       for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same(got[i], expected[i])) << bit;

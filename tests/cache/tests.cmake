@@ -1,4 +1,4 @@
-set(several upkeep place gate flight slots activity locks_held concurrency directory tally)  # several processes each
+set(several upkeep place gate flight slots activity locks_held concurrency directory tally)  # several processes
 list(TRANSFORM several REPLACE ".+" "cache/\\0_test.cpp")
 kiln_tests(cache_tests SOURCES ${several} USES kiln_cache PkgConfig::lmdb LABEL process)
 kiln_tests(cache_tests SOURCES cache/*.cpp)

@@ -1,4 +1,4 @@
-// Pages of docs/ as tests read them.
+// Reads pages of docs/ for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,14 +11,14 @@
 
 namespace kiln::test {
 
-/// A file of the source tree; a failure when it is not there.
+/// The text of a file of the source tree. A missing file fails the test.
 inline std::string read_source(const std::string& file) {
   const auto found = base::read_file(std::string(KILN_SOURCE_DIR) + '/' + file);
   EXPECT_TRUE(found) << file;
   return found ? found->bytes : std::string();
 }
 
-/// What stands between ```LANGUAGE and ```, in the page's order.
+/// The code blocks between ```LANGUAGE and ```, in the page's order.
 inline std::vector<std::string> blocks(const std::string& page, const std::string& language) {
   std::vector<std::string> out;
   bool inside = false, wanted = false;

@@ -7,7 +7,7 @@
 
 namespace kiln::test {
 
-/// Of each indented line "kiln run ...", what follows the "kiln".
+/// The arguments after "kiln" of each indented line "kiln run ...".
 inline std::vector<Arguments> run_commands(const std::string& page) {
   std::vector<Arguments> out;
   std::istringstream lines(page);

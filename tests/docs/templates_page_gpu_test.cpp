@@ -1,5 +1,4 @@
-// What docs/reference/templates.md tells a newcomer to run, on a GPU: every shipped template is what its reference
-// says.
+// The commands of docs/templates.md on a GPU: every shipped template gives the results of its reference.
 #include "docs/run_commands.hpp"
 #include "tools/on_gpu.hpp"
 
@@ -9,7 +8,7 @@ namespace {
 class TemplatesPageOnGpu : public OnGpu<KilnCompiler> {};
 
 TEST_F(TemplatesPageOnGpu, EachCommandChecksAndTimes) {
-  const auto commands = run_commands(read_source("docs/reference/templates.md"));
+  const auto commands = run_commands(read_source("docs/templates.md"));
   EXPECT_FALSE(commands.empty());
   for (const Arguments& words : commands) {
     const Finished done = kiln(words, {{"KILN_TEMPLATE_PATH", ""}, {"KILN_LIBCUDA", "libcuda.so.1"}});

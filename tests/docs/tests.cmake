@@ -1,4 +1,4 @@
-# Tests of docs/ pages that are generated, or that print code that can be run.
+# Pages of docs/ that are generated, or whose commands and code can be run.
 kiln_tests(docs_gpu_test SOURCES docs/*_gpu_test.cpp USES kiln_process LABEL gpu)
 if(KILN_STATIC)
   kiln_leave_out(docs/writing_templates_launch_test.cpp)

@@ -11,7 +11,7 @@ struct WorkedExample {
   std::vector<std::string> commands;        ///< "kiln lint ...", in order
 };
 
-/// What the page says before its grammar.
+/// The example's texts, which the page has before its grammar.
 inline WorkedExample worked_example() {
   const std::string page = read_source("docs/guide/write-a-template.md");
   const std::string steps = page.substr(0, page.find("\n## The manifest\n"));

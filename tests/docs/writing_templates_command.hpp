@@ -1,4 +1,5 @@
-// The worked example of docs/guide/write-a-template.md where a newcomer would put it, and the page's commands.
+// The worked example of docs/writing-templates.md in the place where the page puts it,
+// and the page's commands.
 #pragma once
 
 #include "base/text.hpp"
@@ -15,7 +16,7 @@ class WritingTemplates : public KilnCompiler {
     write("templates/add_bias_gelu.reference.cu", example_.reference);
     write("templates/add_bias_gelu.toml", example_.manifest);
   }
-  /// Those of the page that begin with this word, without the "kiln" before it.
+  /// The page's commands that begin with this word, without the "kiln" before it.
   std::vector<Arguments> commands(const std::string& word) const {
     std::vector<Arguments> out;
     for (const std::string& command : example_.commands) {

@@ -1,5 +1,5 @@
-// The worked example of docs/guide/write-a-template.md: what the page prints is clean, compiles everywhere, and
-// its commands do what they are said to.
+// The worked example of docs/writing-templates.md: the printed files are clean and compile for every arch,
+// and the commands do what the page says.
 #include "docs/writing_templates_command.hpp"
 
 namespace kiln::test {
@@ -40,7 +40,7 @@ TEST_F(WritingTemplates, ItsCommandsDoWhatTheySay) {
 }
 
 TEST_F(WritingTemplates, RunMakesItsDataAndLaunches) {
-  // On the fake driver, which computes nothing: that there is data of every shape, and a launch and a time.
+  // The fake driver computes nothing. The test checks data of every shape, a launch and a time.
   ASSERT_EQ(commands("run").size(), 1u);
   Arguments words = commands("run")[0];
   words.erase(std::find(words.begin(), words.end(), "--check"));

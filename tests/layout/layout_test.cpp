@@ -1,5 +1,5 @@
-// The floors of the house (docs/architecture.md): includes point down, rooms on one floor never include each
-// other. Computed over the include closure of every file, so that a breach through a header is found as well.
+// The floors of docs/architecture.md: includes point down, and rooms on one floor never include each other.
+// The test walks the include closure of every file, so that a breach through a header is found, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ struct Room {
   std::set<std::string> may_use;
 };
 
-// Floor by floor. The value headers of include/kiln belong to base; the rest of include/kiln is "api", which
-// runtime implements.
+// The rooms floor by floor, and the rooms that each may use. The value headers of include/kiln are "values";
+// its other headers are "api", which runtime implements.
 const std::vector<Room> kRooms = {
     {"values", {}},
     {"words", {}},
@@ -34,7 +34,7 @@ const std::vector<Room> kRooms = {
     {"compile", {"toolchain", "source", "base", "values"}},
     {"api", {"values"}},
     {"runtime", {"api", "compile", "cache", "toolchain", "source", "base", "values"}},
-    // What is about one kind of operator, and the library's entry, which hands it down.
+    // Code for one kind of operator, and the library's entry, which hands that code down.
     {"attention", {"words", "runtime", "api", "compile", "cache", "toolchain", "source", "base", "values"}},
     {"library",
      {"words", "attention", "runtime", "api", "compile", "cache", "toolchain", "source", "base", "values"}},
@@ -43,13 +43,14 @@ const std::vector<Room> kRooms = {
       "values"}},
 };
 
-/// Rooms inside a room, as folders in an order: each may use those before it, and what the whole may use.
+/// The rooms inside a room, in order. Each may use the rooms before it, and the rooms
+/// that the whole room may use.
 struct Wing {
   std::string whole;
   std::vector<std::string> rooms;
 };
 const std::vector<Wing> kWings = {
-    // Floor 0 and then floor 1 of the storage side.
+    // The storage side: rooms of floor 0, then of floor 1.
     {"cache",
      {"cache/record", "cache/compression", "cache/trust", "cache/lock", "cache/place", "cache/store/file",
       "cache/store", "cache/flight", "cache/bundle", "cache/fleet/net", "cache/fleet"}},
@@ -93,20 +94,20 @@ const Wing* wing_of(const std::string& room) {
   return nullptr;
 }
 
-/// The innermost folder that is a room of a wing (folders below it are its parts), else the room of its
-/// floor.
+/// The room of a file: the innermost folder that is a room of a wing, else the floor's room. Folders below a
+/// room are parts of the room.
 std::string room_of(const fs::path& relative) {
   for (fs::path folder = relative.parent_path(); !folder.empty(); folder = folder.parent_path())
     if (wing_of(folder.string())) return folder.string();
   auto part = relative.begin();
   const std::string top = part->string();
   if (top == "src") return (++part)->string();
-  if (top == "templates") return "words";  // what host and device compile
+  if (top == "templates") return "words";  // headers that host and device compile
   if (top == "include") return kValueHeaders.contains(relative.filename().string()) ? "values" : "api";
   return top;
 }
 
-/// Includes of ours, as paths relative to the root.
+/// The project's files that a file includes, as paths relative to the root.
 std::vector<fs::path> project_includes(const fs::path& file) {
   static const std::regex directive(R"(^\s*#\s*include\s*"([^"]+)\")");
   std::vector<fs::path> out;
@@ -136,7 +137,7 @@ std::vector<fs::path> sources() {
   return out;
 }
 
-/// The room of the floor that a room of a wing belongs to.
+/// The floor's room that a room of a wing belongs to; other rooms are returned as they are.
 std::string whole_of(const std::string& room) {
   const Wing* wing = wing_of(room);
   return wing ? wing->whole : room;
@@ -221,7 +222,7 @@ TEST(Layout, CacheKnowsNoCuda) {
   for (const fs::path& file : sources()) {
     const std::string room = room_of(file);
     if (whole_of(room) != "cache" || room == "cache/fleet")
-      continue;  // a fleet's row names the NVRTC version
+      continue;  // a row of the fleet names the NVRTC version
     std::ifstream in(kRoot / file);
     const std::string text((std::istreambuf_iterator<char>(in)), {});
     for (const char* word : {"cuLibrary", "nvrtc", "cubin\"", "cuda.h"})
@@ -229,7 +230,7 @@ TEST(Layout, CacheKnowsNoCuda) {
   }
 }
 
-/// Code without comments and strings: what is said to people may name it.
+/// A file's code without comments and strings, which may name anything.
 std::string code_of(const fs::path& file) {
   std::ifstream in(kRoot / file);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -265,8 +266,8 @@ TEST(Layout, AnOperatorIsNamedAboveTheRuntimeAlone) {
   EXPECT_GT(named, 10);
 }
 
-/// The backend of remote tiers that a file belongs to: each folder below cache/fleet but the network's is one.
-/// Empty of a file of none.
+/// The backend of remote tiers that a file belongs to; "" when it belongs to none. Each folder below
+/// cache/fleet except the network's is a backend.
 std::string backend_of(const fs::path& file) {
   const fs::path below = file.lexically_relative("cache/fleet");
   const std::string first = below.begin()->string();
@@ -293,7 +294,7 @@ TEST(Layout, TheFleetKnowsItsBackendsInOnePlace) {
 }
 
 TEST(Layout, PublicHeadersAreSelfContainedCxx17) {
-  // Compiled for real in tests/runtime; here: nothing but the standard library and each other.
+  // tests/runtime compiles them. Here they may include only the standard library and each other.
   for (const auto& entry : fs::directory_iterator(kRoot / "include/kiln")) {
     for (const fs::path& included : project_includes(entry.path()))
       EXPECT_EQ(included.begin()->string(), "include") << entry.path();
@@ -324,7 +325,7 @@ TEST(Layout, TopLevelIsFixed) {
                                           "python"};
   for (const auto& entry : fs::directory_iterator(kRoot)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(".") && !expected.contains(name)) continue;  // a developer's own
+    if (name.starts_with(".") && !expected.contains(name)) continue;  // a developer's own file
     EXPECT_TRUE(expected.contains(name)) << name;
   }
 }

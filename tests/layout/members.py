@@ -6,10 +6,10 @@
     --list N              names also the N largest classes
     --nightly             skips (77) unless KILN_NIGHTLY is set: counting all classes takes 20 s
 
-Counted is what a class itself declares, public and private: functions, constructors, destructors, templates of functions, fields,
-static data. Not counted are nested types, friends, using-declarations, members of a base, and what the compiler makes.
-Plain data may have more members: its fields are all public, and its functions are constructors and operators alone.
-A class inside the body of a function is not seen, since bodies are not parsed.
+The count has a class's own members, public and private: functions, constructors, destructors, templates of
+functions, fields, static data. It leaves out nested types, friends, using-declarations, members of a base,
+and implicit members. Plain data may have more members. In plain data all fields are public, and all functions
+are constructors or operators. A class inside the body of a function is not seen, since bodies are not parsed.
 
 Exits with 0 when no class is larger, with 1 when one is, with 2 when a file cannot be parsed, and with 77 without libclang.
 """
@@ -22,7 +22,7 @@ import shlex
 import sys
 import tempfile
 
-DEBIAN = "/usr/lib/python3/dist-packages"  # has python3-clang-14; another python3 than Debian's does not look there
+DEBIAN = "/usr/lib/python3/dist-packages"  # has python3-clang-14; only Debian's python3 looks there
 sys.path.append(DEBIAN)
 try:
     from clang import cindex
@@ -38,7 +38,7 @@ MOST = 30
 
 FUNCTIONS = {Kind.CXX_METHOD, Kind.CONSTRUCTOR, Kind.DESTRUCTOR, Kind.CONVERSION_FUNCTION, Kind.FUNCTION_TEMPLATE}
 CLASSES = {Kind.CLASS_DECL, Kind.STRUCT_DECL, Kind.UNION_DECL, Kind.CLASS_TEMPLATE, Kind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION}
-SCOPES = {Kind.NAMESPACE, Kind.LINKAGE_SPEC, Kind.UNEXPOSED_DECL}  # extern "C" is one of the last two, by version of libclang
+SCOPES = {Kind.NAMESPACE, Kind.LINKAGE_SPEC, Kind.UNEXPOSED_DECL}  # the last two: extern "C", by version of libclang
 
 Class = collections.namedtuple("Class", "name members plain file line")
 
@@ -48,7 +48,7 @@ class Refused(Exception):
 
 
 def members_of(cursor):
-    """The members of a class, with those of anonymous structs and unions in it, which are its own."""
+    """The members of a class. Members of an anonymous struct or union inside the class count as its own."""
     for child in cursor.get_children():
         if child.kind in FUNCTIONS or child.kind in (Kind.FIELD_DECL, Kind.VAR_DECL):
             yield child
@@ -86,7 +86,7 @@ def classes_in(cursor, wanted):
 
 
 def parse(includes, arguments):
-    """A unit that includes these files in this order, and what is wrong with it."""
+    """A unit that includes these files in this order, and the list of its errors."""
     options = cindex.TranslationUnit.PARSE_SKIP_FUNCTION_BODIES | cindex.TranslationUnit.PARSE_INCOMPLETE
     text = "".join(f'#include "{file}"\n' for file in includes)
     unit = INDEX.parse("kiln_members.cpp", arguments, unsaved_files=[("kiln_members.cpp", text)], options=options)
@@ -101,7 +101,7 @@ def must_parse(includes, arguments):
 
 
 def flags_of(build):
-    """What the product is compiled with, as far as parsing sees it: the standard, definitions, and folders of headers."""
+    """The product's compiler flags that parsing needs: the standard, definitions, and folders of headers."""
     flags = []
     for command in json.loads((build / "compile_commands.json").read_text()):
         words = command.get("arguments") or shlex.split(command["command"])
@@ -115,12 +115,15 @@ def flags_of(build):
 
 
 def product_classes(build):
-    """Headers are parsed once, all in one unit: so no two of them may define the same name. Sources follow folder by folder over
-    the result, and one by one in a folder where two of them clash."""
+    """All headers are parsed in one unit, so no two of them may define the same name.
+
+    Sources are parsed on top of the headers, one folder at a time. Where two sources of a folder clash,
+    they are parsed one by one.
+    """
     flags = flags_of(build)
     wanted = tuple(f"{ROOT / top}/" for top in PRODUCT)
     files = sorted(f for top in PRODUCT for f in (ROOT / top).rglob("*.[ch]*") if f.suffix in (".h", ".hpp", ".cpp"))
-    # The C++ interface over the C ABI says again, for users, what the sources say among themselves.
+    # Public headers are parsed apart: the C++ interface defines names that internal headers define, too.
     public = [f for f in files if ROOT / "include" in f.parents]
     headers = [f for f in files if f.suffix == ".hpp" and f not in public]
     folders = collections.defaultdict(list)

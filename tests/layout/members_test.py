@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""members.py on small files: what it counts, and what it refuses."""
+"""members.py on small files: the members that it counts, and the classes that it refuses."""
 import os
 import pathlib
 import subprocess

@@ -1,5 +1,5 @@
-// docs/glossary.md holds: a word with one meaning stands in identifiers of the folders alone that have to do
-// with it.
+// docs/glossary.md holds: a word stands only in identifiers of the folders that the
+// glossary gives for its meaning.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,13 +18,13 @@ namespace {
 
 const fs::path kSources = KILN_SOURCE_DIR;
 
-/// The words that had several meanings once. A term of the table that begins with two words, such as "hash
-/// slot", is looked for first, and has folders of its own.
+/// The words that once had several meanings. A term of two words in the table, such as "hash slot", is looked
+/// for first and has its own folders.
 const std::set<std::string> kWatched = {"slot", "plan", "entry", "record", "unit", "place", "tier"};
 
 using Words = std::vector<std::string>;
 
-/// The words of an identifier or of a term: "kHashSlots" and "hash_slots" have "hash" and "slots".
+/// The words of an identifier or a term: "kHashSlots" and "hash_slots" have "hash" and "slots".
 Words words_in(std::string_view name) {
   const auto is = [&](int (*kind)(int), std::size_t at) {
     return at < name.size() && kind(static_cast<unsigned char>(name[at])) != 0;
@@ -109,7 +109,7 @@ std::string text_of(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The rows of the table: terms, and the folders that may use each.
+/// The rows of the glossary's table: terms, and the folders that may use each term.
 class Glossary {
  public:
   explicit Glossary(const std::string& page) {
@@ -180,7 +180,7 @@ std::vector<fs::path> code_files() {
   return out;
 }
 
-/// Names of several words that the public interface has; what lies behind it calls the same things so.
+/// Names of several words in the public interface. The code behind the interface may use them, too.
 std::set<std::string> public_names() {
   std::set<std::string> out;
   for (const auto& file : fs::directory_iterator(kSources / "include/kiln"))
@@ -241,7 +241,7 @@ TEST(Words, AWordInAFolderThatIsNotListedIsFound) {
   EXPECT_EQ(table.misused("hash_slot_of", "src/a"), hash_slot);
   EXPECT_EQ(table.misused("hash_of_slot", "cache/redis"), slot);
   EXPECT_EQ(table.misused("entries", "cache"), none);
-  EXPECT_EQ(table.misused("unit", "cache"), Words{"unit"});  // has no row
+  EXPECT_EQ(table.misused("unit", "cache"), Words{"unit"});  // the table has no row for "unit"
 }
 
 TEST(Words, AreLookedForInCodeAlone) {
