@@ -1,4 +1,4 @@
-// What a block of attn_decode_paged takes of an SM, as its manifest reckons it.
+// The shared memory that a block of attn_decode_paged takes of an SM, as its manifest computes it.
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -6,8 +6,8 @@ namespace {
 
 class DecodeSharedMemory : public KilnCompiler {};
 
-// The choices of WARPS and STAGES that leave the least of an SM: what the manifest reckons is what a block
-// takes.
+// The choices of WARPS and STAGES that leave the least shared memory: the manifest's
+// figure is what a block takes.
 TEST_F(DecodeSharedMemory, OfABlockFitsThatOfAnSm) {
   const auto expect_fits = [&](std::vector<std::string> params, const std::string& arch, int most) {
     params.insert(params.begin(), {"compile", "attn_decode_paged", "T=bf16"});

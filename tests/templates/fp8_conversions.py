@@ -1,4 +1,6 @@
-"""kiln/fp8.cuh, which older GPUs convert with, against this one's instructions: every float32, every code."""
+"""The conversions of kiln/fp8.cuh, which older GPUs use, against this GPU's instructions:
+every float32, every code.
+"""
 import torch
 
 from harness import add_template, kernel

@@ -1,6 +1,9 @@
-"""What the tests and benches of the shipped templates share: guarded memory, comparison with float64, and timing beside a stream and peers.
+"""Helpers of the tests and benches of the shipped templates: guarded memory, comparison
+with float64, and timing.
 
-A template has a module beside this one with test_*() functions (each raises to fail) and bench(), which yields Row. run.py runs them.
+A template has a module with test_*() functions, which raise to fail, and bench(), which yields Row.
+run.py runs them. Timings are compared with a stream of the same bytes and with peers, which are
+kernels of other projects.
 """
 import dataclasses
 import functools
@@ -17,21 +20,23 @@ import torch
 from kiln_library import KilnError, Kernel, add_template, kernel, prefetch, seal, stats, version  # noqa: F401  (for the modules)
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "i32": torch.int32, "i64": torch.int64}
-# Relative RMS against float64, as the manifests say.
+# Allowed relative RMS error against float64, as in the manifests.
 TOLERANCE = {"f32": 4e-6, "f16": 5e-4, "bf16": 4e-3, "e4m3": 4e-2}
 
 # ---- data ---------------------------------------------------------------------------------------------------------------------------------
 
 
 def normal(*shape, dtype="bf16", scale=1.0):
-    """Fresh random numbers: every check has its own."""
+    """New normal random numbers."""
     return (torch.randn(*shape, device="cuda", dtype=torch.float32) * scale).to(DTYPES[dtype])
 
 
 class Guarded:
-    """A view of `shape` with `strides` (elements; default contiguous) inside a larger allocation; `shift` elements from a 256-byte boundary.
+    """A view of `shape` inside a larger allocation, to find writes outside of the view.
 
-    The view begins as NaN (floats) or -1 (integers), so that what is not written shows; all bytes around and between its rows are 0xa5.
+    `strides` are in elements; the default is contiguous. The view begins `shift` elements after a
+    256-byte boundary. Its elements begin as NaN (floats) or -1 (integers), so that missing writes show.
+    All other bytes are 0xa5.
     """
     MARGIN = 1 << 16
 
@@ -62,7 +67,10 @@ class Guarded:
 
 
 def relative_rms(got, want):
-    """||got - want|| / ||want|| in float64; where both are NaN, or the same infinity, they agree, and any other pair of those is infinite."""
+    """||got - want|| / ||want|| in float64.
+
+    Two NaN agree, and so do two equal infinities. Any other pair with one of them makes the result infinite.
+    """
     got, want = got.double(), want.double()
     finite = torch.isfinite(got) & torch.isfinite(want)
     same = finite | (got == want) | (got.isnan() & want.isnan())
@@ -87,7 +95,7 @@ def expect_same_bits(a, b, what=""):
 
 
 def expect_refused(call, *words):
-    """The call raises KilnError, and its message has all of `words`."""
+    """Expects that the call raises KilnError, and that the message has all of `words`."""
     try:
         call()
     except KilnError as error:
@@ -98,7 +106,11 @@ def expect_refused(call, *words):
 
 
 def expect_traps(program, cases):
-    """[(*values, whether it traps)]: `program` % values launches once, in a process of its own, since a trap takes the context."""
+    """Runs `program` % values for each case (*values, traps). It launches once, and must
+    trap when `traps` is true.
+
+    Each case runs in a new process, as a trap destroys the context.
+    """
     before = f"import os, sys\nsys.path[:0] = {sys.path!r}\nimport torch\n"
     behind = """
 try:
@@ -124,18 +136,21 @@ def bytes_of(tensors):
 
 
 class Timed:
-    """A CUDA graph of at least 20 launches over buffer sets of at least four times the L2 (at most 512 sets: smaller data is L2-warm)."""
+    """A CUDA graph of at least 20 launches over buffer sets that take at least four times the L2.
+
+    There are at most 512 sets, so very small data stays in the L2.
+    """
 
     def __init__(self, sets, launch):
         self.launches = max(20, len(sets))
         self.graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # compiled, loaded and with its attributes set before the capture
+        with torch.cuda.stream(stream):  # compiles, loads and sets attributes before the capture
             for s in sets[:2]:
                 launch(*s)
         torch.cuda.synchronize()
-        kept = []  # what a peer allocates for itself rotates as well
+        kept = []  # memory that a peer allocates rotates as well
         with torch.cuda.graph(self.graph):
             for i in range(self.launches):
                 kept.append(launch(*sets[i % len(sets)]))
@@ -163,7 +178,9 @@ def make_sets(make):
 
 
 def call_each(tensors, launches):
-    """Each once, whatever it takes to compile; one that refuses its shape does so again when it is timed."""
+    """Calls each launch once, so that it compiles. A launch that refuses its shape does
+    so again when it is timed.
+    """
     for launch in launches.values():
         try:
             if launch:
@@ -174,13 +191,16 @@ def call_each(tensors, launches):
 
 
 def time_all(sets, launches, replays=21, warm=3):
-    """Median microseconds of one launch by label. All labels take turns, replay by replay, so that they see the same machine. Where a turn of all
-    takes more than 50 ms, 7 replays are enough."""
+    """Median microseconds of one launch, by label.
+
+    The labels take turns, replay by replay, so that they see the same state of the machine. When a round of
+    all labels takes more than 50 ms, 7 replays are enough.
+    """
     timed = {}
     for label, launch in launches.items():
         try:
             timed[label] = Timed(sets, launch)
-        except RuntimeError as error:  # a peer that does not take this shape is left out, aloud
+        except RuntimeError as error:  # a peer that refuses this shape is left out with a message
             if str(label).startswith("kiln") or isinstance(error, KilnError):
                 raise
             print(f"  {label} refuses: {str(error).splitlines()[0][:120]}", flush=True)
@@ -198,7 +218,10 @@ def time_all(sets, launches, replays=21, warm=3):
 
 @functools.cache
 def stream_us(read, write):
-    """A stream of the same bytes in the same read : write mix (templates/kiln_stream; the faster of one and two vectors per thread), by the same method."""
+    """Microseconds of a stream that reads and writes as many bytes, timed in the same way.
+
+    The template is kiln_stream, with one or two vectors for each thread, whichever is faster.
+    """
     def make():
         return torch.randn(max(16, read) // 4 + 4, device="cuda"), torch.empty(max(16, write) // 4 + 4, device="cuda")
 
@@ -209,16 +232,22 @@ def stream_us(read, write):
 
 @dataclasses.dataclass
 class Row:
-    """One line of the table. `make()` gives the tensors of one buffer set; each of `launches` takes them and launches once. "kiln" is ours."""
+    """One line of the table, with the bytes that a launch reads and writes.
+
+    make() gives the tensors of one buffer set. Each function of `launches` takes the tensors and launches
+    once. The label "kiln" is our kernel.
+    """
     case: str
     read: int
     write: int
     make: typing.Callable
     launches: dict
     flops: int = 0
-    bar_us: float = 0.0  # of latency-bound rows that have a bar of their own
-    bar: float = -1.0  # share of the stream; negative: 0.92 from 64 MB on, else 0.85; 0: none
-    beats: dict = dataclasses.field(default_factory=dict)  # of ours, the peers that it has to be faster than
+    bar_us: float = 0.0  # the microseconds that a latency-bound row must reach; 0: none
+    # The share of the stream's speed to reach; negative: 0.92 from 64 MB on, else 0.85; 0: none.
+    bar: float = -1.0
+    # Label of ours -> peers that it must be faster than.
+    beats: dict = dataclasses.field(default_factory=dict)
 
 
 @functools.cache
@@ -226,7 +255,7 @@ def _peers():
     path = os.environ.get("BENCH_PEERS")
     if not path:
         return None
-    sys.path.append(os.path.dirname(path))  # for its own modules
+    sys.path.append(os.path.dirname(path))  # for modules that it imports
     spec = importlib.util.spec_from_file_location("peers", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -234,7 +263,10 @@ def _peers():
 
 
 class peers:
-    """Kernels of other projects, label -> callable, from the module that BENCH_PEERS names; {} without one, or where it lacks them."""
+    """Kernels of other projects as label -> callable, from the module that BENCH_PEERS names.
+
+    {} without such a module, and for names that it does not have.
+    """
 
     @staticmethod
     def get(name):
@@ -242,7 +274,9 @@ class peers:
 
 
 def compiled(function):
-    """torch.compile for fixed shapes; None (left out of the row) under BENCH_NO_COMPILE, for a quick table."""
+    """torch.compile for fixed shapes. With BENCH_NO_COMPILE, for a quick table, None,
+    which leaves the label out.
+    """
     if os.environ.get("BENCH_NO_COMPILE"):
         return None
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-// Kernels of a template and of its [reference] on a GPU, for tests that compare both with the CPU.
+// Kernels of a template and its [reference] on a GPU, for tests that compare both with the CPU.
 #pragma once
 #include <cmath>
 #include <memory>
@@ -51,7 +51,7 @@ class KernelTest : public GpuTest {
   }
   static void* null() { return nullptr; }
 
-  /// ||got - want|| / ||want||; infinite where one of the two is not finite.
+  /// ||got - want|| / ||want||; infinite when any element is not finite.
   static double relative_rms(const std::vector<double>& got, const std::vector<double>& want) {
     double error = 0, norm = 0;
     for (std::size_t i = 0; i < want.size(); ++i) {

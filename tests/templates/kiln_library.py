@@ -1,9 +1,11 @@
-"""kiln through its C ABI (include/kiln/kiln.h) by ctypes: kernels that are launched on torch's tensors and current stream.
+"""kiln's C ABI (include/kiln/kiln.h) through ctypes. Kernels are launched on torch's
+tensors and current stream.
 
     rms_norm = kernel("rms_norm", T="bf16", H=4096)
     rms_norm(out, x, w, rows, stride_x, stride_out, 1e-6)
 
-Tensors are pointers, None is a null pointer, ints and floats take the manifest's width. Errors are KilnError with the library's message.
+Tensors are pointers, and None is a null pointer. Ints and floats take the manifest's width.
+Errors are KilnError with the library's message.
 """
 import ctypes
 import functools
@@ -58,7 +60,7 @@ def library():
 
 
 def version():
-    """The library's, as `kiln --version` says."""
+    """The library's version, as `kiln --version` prints it."""
     library().kiln_version.restype = ctypes.c_char_p
     return library().kiln_version().decode()
 
@@ -72,16 +74,16 @@ def check(status):
 
 @functools.cache
 def service():
-    """One for the process: KILN_* and defaults."""
+    """The process's service, from KILN_* and defaults."""
     torch.cuda.init()
-    torch.zeros(1, device="cuda")  # the primary context, current in this thread
+    torch.zeros(1, device="cuda")  # makes the primary context current in this thread
     out = ctypes.c_void_p()
     check(library().kiln_service_create(None, ctypes.byref(out)))
     return out
 
 
 def seal():
-    """From here on this process only gets kernels that are loaded; there is no way back."""
+    """Seals the process: from now on it only gets kernels that are loaded. There is no way back."""
     check(library().kiln_process_seal())
 
 
@@ -92,7 +94,7 @@ def stats():
 
 
 def add_template(manifest, source):
-    """A template from memory; its headers are searched where the installed ones are."""
+    """Adds a template from memory. Its headers are searched in the directories of the installed templates."""
     check(library().kiln_service_add_template(service(), manifest.encode(), source.encode(), None))
 
 
@@ -111,7 +113,9 @@ def _values(parameters):
 
 
 def prefetch(name, **parameters):
-    """Begins to compile it on threads of kiln's; a later kernel() finds it ready. An impossible one is kernel()'s to report."""
+    """Begins to compile the kernel on threads of kiln's; a later kernel() finds it ready. Errors
+    are kernel()'s to report.
+    """
     library().kiln_template_prefetch(_open(name), *_values(parameters))
 
 
@@ -121,7 +125,7 @@ class Kernel:
         check(library().kiln_template_get(_open(name), *_values(parameters), None, ctypes.byref(self.handle)))
 
     def entry(self, name):
-        """A further [[kernel]] of the same image."""
+        """Another [[kernel]] of the same image."""
         other = Kernel.__new__(Kernel)
         other.handle = ctypes.c_void_p()
         check(library().kiln_kernel_entry(self.handle, name.encode(), ctypes.byref(other.handle)))
@@ -157,5 +161,6 @@ def _kernel(name, items):
 
 
 def kernel(name, **parameters):
-    """The kernel of these parameters, compiled at first use. Parameters that are not named take the manifest's defaults."""
+    """The kernel of these parameters, compiled at first use. Other parameters take the manifest's defaults.
+    """
     return _kernel(name, tuple(parameters.items()))

@@ -1,4 +1,7 @@
-"""Launch overhead at decode sizes: ten kernels that depend on each other in one graph, with and without programmatic dependent launch."""
+"""Launch overhead at decode sizes, with and without programmatic dependent launch.
+
+A graph has ten kernels, each of which depends on the previous one.
+"""
 import os
 import pathlib
 import re
@@ -9,7 +12,7 @@ from harness import Row, add_template, kernel, normal
 
 
 def without_pdl(name):
-    """The same template, launched without the attribute."""
+    """A copy of the template that is launched without the attribute for programmatic dependent launch."""
     for directory in os.environ["KILN_TEMPLATE_PATH"].split(":"):
         for manifest in pathlib.Path(directory).glob(f"*/{name}.toml"):
             source = manifest.with_suffix(".cu")
@@ -34,7 +37,7 @@ def bench():
         norm, act = [kernel(n, T="bf16", H=h) for n in ("rms_norm", plain[0])], [kernel(n, T="bf16", D=h) for n in ("act_and_mul", plain[1])]
 
         def mixed(n, a, x, y, w, rows=rows, h=h):
-            for _ in range(links // 2):  # y has 2 h columns, of which the norm writes the first half
+            for _ in range(links // 2):  # the norm writes the first half of y's 2 h columns
                 n(y, x, w, rows, h, 2 * h, 1e-6)
                 a(x, y, rows, 2 * h, h)
         yield Row(f"five rms_norm and act_and_mul bf16 {rows} x {h}", links // 2 * 5 * rows * h, links // 2 * 4 * rows * h, lambda rows=rows, h=h: (normal(rows, h), normal(rows, 2 * h), normal(h)),

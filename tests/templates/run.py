@@ -1,13 +1,23 @@
 #!/usr/bin/env python3
-"""The shipped templates on a GPU: tests against float64 in torch, and the table beside streams and peers.
+"""The shipped templates on a GPU: tests against float64 in torch, and a table of times
+beside streams and peers.
 
     tests/templates/run.py [--tests] [--bench] [--sanitize] [--warm] [--only NAME,...] [--match TEXT] [--case CASE]... [--no-peers] [--card NAME] [--jobs N] [--json FILE]
 
-Without any of the three: tests and bench. --warm: each launch of the bench once and untimed, for peers that compile at first use. --sanitize: the module's SANITIZE, which are words for `kiln run`, under compute-sanitizer's memcheck,
-racecheck, initcheck and synccheck; kiln is found in PATH. libkiln.so.0 is found by the loader (or KILN_LIBRARY), templates as kiln finds them (KILN_TEMPLATE_PATH).
-BENCH_PEERS names a Python module with other projects' kernels (harness.peers). --no-peers times kiln's own launches and the stream only: torch, torch.compile and
-BENCH_PEERS are left out, and the rows keep their names. --json is written after each module, so that a run that is killed leaves the figures of the modules before.
-Exit status 1 when a test failed, 77 without torch or a GPU.
+Without --tests, --bench, --sanitize and --warm it runs tests and bench.
+
+- --warm makes each launch of the bench once and untimed, for peers that compile at first use.
+- --sanitize runs the module's SANITIZE, which are words for `kiln run`, under
+  compute-sanitizer's memcheck, racecheck,
+  initcheck and synccheck. kiln is found in PATH.
+- --no-peers times only kiln's launches and the stream. torch, torch.compile and BENCH_PEERS
+  are left out, and the rows
+  keep their names.
+- --json is written after each module, so that a run that is killed leaves the figures of earlier modules.
+
+The loader finds libkiln.so.0, or KILN_LIBRARY names it. Templates are found as kiln finds them
+(KILN_TEMPLATE_PATH). BENCH_PEERS names a Python module with other projects' kernels (harness.peers). Exit
+status 1 when a test failed, 77 without torch or a GPU.
 """
 import argparse
 import concurrent.futures
@@ -41,7 +51,7 @@ parser.add_argument("--one", help=argparse.SUPPRESS)  # the child that runs one 
 args = parser.parse_args()
 if not (args.tests or args.bench or args.sanitize or args.warm):
     args.tests = args.bench = True
-if args.no_peers:  # torch.compile would be imported, and the peers' module loaded, for launches that are not timed
+if args.no_peers:  # imports neither torch.compile nor the peers' module, whose launches are not timed
     os.environ["BENCH_NO_COMPILE"] = "1"
     os.environ.pop("BENCH_PEERS", None)
 modules = args.only.split(",") if args.only else sorted(p.stem for p in here.glob("**/*.py") if p.stem not in ("run", "harness", "kiln_library", "attention_plan"))
@@ -69,7 +79,7 @@ def run_tests(name):
             said = test()
             torch.cuda.synchronize()
             print(f"ok      {name}.{label[5:]}  {time.time() - started:.1f} s{'  ' + said if said else ''}", flush=True)
-        except BaseException as error:  # a failing launch, too, is that test's
+        except BaseException as error:  # a failing launch, too, fails only this test
             failed += 1
             where = traceback.extract_tb(error.__traceback__)[-1]
             print(f"FAILED  {name}.{label[5:]}  {type(error).__name__}: {str(error)[:600]}  ({pathlib.Path(where.filename).name}:{where.lineno})", flush=True)
@@ -80,7 +90,7 @@ def run_tests(name):
 
 
 def measure(row):
-    """The figures of one row. Other launches of ours ("kiln FOR=any") are no peers."""
+    """The figures of one row. Other launches of kiln ("kiln FOR=any") are no peers."""
     import harness
     sets = harness.make_sets(row.make)
     times = harness.time_all(sets, row.launches)
@@ -99,7 +109,9 @@ def measure(row):
 
 
 def run_bench(name):
-    """The figures of each case of the module. A case that raises gives a row with its error, and the cases after it are measured."""
+    """The figures of each case of the module. A case that raises gives a row with its
+    error; later cases still run.
+    """
     import harness
     module = importlib.import_module(name)
     for row in module.bench() if hasattr(module, "bench") else []:
@@ -113,13 +125,13 @@ def run_bench(name):
             figures = measure(row)
         except Exception as error:
             figures = {"case": row.case, "error": f"{type(error).__name__}: {str(error)[:800]}", "where": traceback.format_exc()[-600:]}
-        if figures.get("error"):  # outside of the handler, whose traceback holds the tensors
+        if figures.get("error"):  # after the handler, whose traceback holds the tensors
             torch.cuda.empty_cache()
         yield {"module": name, **figures}
 
 
 def driver_version():
-    """The driver's version; None where neither nvidia-smi nor /proc tells."""
+    """The driver's version; None when neither nvidia-smi nor /proc tells it."""
     try:
         said = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.split()
     except OSError:
@@ -132,7 +144,7 @@ def driver_version():
 
 
 def revision():
-    """The commit of these files, with + where tracked files differ from it; None outside of a checkout."""
+    """The commit of these files, with + when tracked files differ from it; None outside of a checkout."""
     def git(*words):
         return subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True)
     try:
@@ -143,7 +155,10 @@ def revision():
 
 
 def machine():
-    """What the figures depend on beside kiln's kernels. copy_us: 128 MiB read and written, for rows that have no floor of their own."""
+    """The conditions of the figures: card, driver, versions, date.
+
+    copy_us is the time to read and write 128 MiB, for rows without a floor of their own.
+    """
     import harness
     return {"card": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__, "kiln": harness.version(), "revision": revision(),
             "date": datetime.date.today().isoformat(), "copy_us": harness.stream_us(128 << 20, 128 << 20), "peers": not args.no_peers}
@@ -192,7 +207,7 @@ if args.bench or args.warm:
     figures = {"schema": "kiln-bench-figures/1", **(machine() if args.json else {}), "selection": "modules", "modules": [], "errors": [], "rows": []}
 
     def write():
-        """Renamed into place: a run that is killed leaves the last whole file."""
+        """Writes a new file and renames it, so that a run that is killed leaves the last complete file."""
         text = json.dumps({**figures, "rows": []}, indent=1).removesuffix("[]\n}") + "[\n" + ",\n".join(json.dumps(row) for row in figures["rows"]) + "\n]}\n"
         pathlib.Path(args.json + ".part").write_text(text)
         os.replace(args.json + ".part", args.json)

@@ -1,4 +1,8 @@
-"""Decoding in a sealed process: 200 tokens of recurrent layers in one CUDA graph, without a compile or a load. A module of its own, since a seal is for good."""
+"""Decoding in a sealed process: 200 tokens of recurrent layers in one CUDA graph,
+without a compile or a load.
+
+The test has its own module, as a seal is final.
+"""
 import torch
 
 import rwkv7_block
@@ -29,7 +33,7 @@ def test_nothing_compiles_and_nothing_loads():
     made = stats()
     assert made.compiles + made.disk_hits + made.memory_hits > 0 and made.loads > 0, "the kernels were made before"
     for name, parameters in (("wkv7_recurrent", dict(T="bf16", K=64, V=64, FORM="kk_a", VARLEN=False)), ("rwkv7_out", dict(T="bf16", D=64, NORM=True))):
-        Kernel(name, parameters)  # asked again, past the cache in Python
+        Kernel(name, parameters)  # asks kiln again, past the cache in Python
     block, out = rwkv7_block.Kiln(4, p), []
     graphs = [captured(lambda t: out.append(block(x[t])))]
     o, state = Guarded(STEPS, delta.value_heads, delta.V), delta.initial.clone()

@@ -1,4 +1,6 @@
-"""act_and_mul against float64, in the corners that `kiln run --check` does not draw, and beside PyTorch."""
+"""act_and_mul against float64, in corner cases that `kiln run --check` does not draw; and
+its time beside PyTorch.
+"""
 import itertools
 
 import torch
@@ -64,7 +66,8 @@ def test_round_gate():
     gate = activation("silu", x[:, :4096].double()).to(torch.bfloat16)
     want = (gate.float() * x[:, 4096:].float()).to(torch.bfloat16)
     differ = float((run(x, ROUND_GATE=True).view.view(torch.int16) != want.view(torch.int16)).float().mean())
-    assert differ < 2e-3, f"{differ:.2%} of the elements are not those of the rounded gate"  # near a tie the approximate gate rounds the other way
+    # Near a tie the approximate gate may round the other way.
+    assert differ < 2e-3, f"{differ:.2%} of the elements are not those of the rounded gate"
     plain = float((run(x).view.view(torch.int16) != want.view(torch.int16)).float().mean())
     assert plain > 0.1, "the comparison tells a rounded gate from one that is not"
 

@@ -1,4 +1,6 @@
-"""act_and_mul with OUT = e4m3: codes within one of float64 rounded once, under static scales and those of groups."""
+"""act_and_mul with OUT = e4m3, with static scales and group scales: codes differ by at most
+one from rounded float64.
+"""
 import itertools
 
 import torch
@@ -9,7 +11,7 @@ from harness import Guarded, expect_same_bits, kernel, normal, prefetch
 
 
 def run(x, dtype="bf16", scale=None, group=0, layout="row", **parameters):
-    """Codes and, with a group, scales [rows, groups] in f32."""
+    """The codes and, with a group, the scales [rows, groups] in f32."""
     rows, d = x.shape[0], x.shape[1] // 2
     out, scales = Guarded(rows, d, dtype="e4m3"), Guarded(rows, d // group, dtype="i32") if group else None
     k = kernel("act_and_mul", T=dtype, D=d, OUT="e4m3", GROUP=group, **parameters)
@@ -59,7 +61,11 @@ def test_every_activation_and_order():
 
 
 def test_special_values():
-    """As fp8_quant: NaN is 0x7f and decides over nothing; an infinity saturates and counts as the largest float; zeros make the least scale."""
+    """Special values are as in fp8_quant.
+
+    NaN is 0x7f and does not count for a scale. An infinity saturates and counts as the largest float.
+    Zeros make the least scale.
+    """
     for t, g in itertools.product(("f32", "f16", "bf16"), (64, 128)):
         x = normal(5, 1024, dtype=t)
         x[:, 512:] = 1.0

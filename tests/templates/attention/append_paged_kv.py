@@ -1,7 +1,8 @@
-"""append_paged_kv against the same scatter in torch, bit for bit: in every layout, and what is not addressed stays as it was.
+"""append_paged_kv against the same scatter in torch, bit for bit, in every layout.
+Other bytes must not change.
 
-Peers (harness.peers) are called as (k, v, k_cache, v_cache, *, slots, kv_indices, kv_indptr, batch_indices, kv_positions), of which each takes what it
-reads; the caches are NHD [pages, page_size, kv_heads, D].
+Peers (harness.peers) are called as (k, v, k_cache, v_cache, *, slots, kv_indices, kv_indptr, batch_indices,
+kv_positions); each uses the arguments that it needs. The caches are NHD [pages, page_size, kv_heads, D].
 """
 import itertools
 
@@ -18,9 +19,9 @@ def bits_of(x):
 
 
 def ulps(got, want, dtype):
-    """Distance in fp8 codes of `got` from the exact rounding of the float64 `want`; NaN and NaN: 0."""
+    """The distance in fp8 codes of `got` from the exact rounding of the float64 `want`; 0 for two NaN."""
     exact = want.clamp(-LARGEST[dtype], LARGEST[dtype]).to(torch.float32).to(DTYPES[dtype])
-    order = lambda v: torch.where(v >= 128, 128 - v, v)  # of the codes: the sign bit is a minus
+    order = lambda v: torch.where(v >= 128, 128 - v, v)  # order of the codes: the sign bit is a minus
     distance = (order(bits_of(got.contiguous()).int()) - order(bits_of(exact).int())).abs()
     nan, expected = got.float().isnan(), want.isnan()
     distance = torch.where(nan & expected, 0, torch.where(nan | expected, 999, distance))
@@ -28,7 +29,7 @@ def ulps(got, want, dtype):
 
 
 class Cache:
-    """k and v of a paged cache inside guarded memory, filled with random bits: NaN of all kinds among them."""
+    """k and v of a paged cache in guarded memory, filled with random bits, among them NaN of all kinds."""
 
     def __init__(self, pages, page_size, heads, d, dtype="bf16", layout="NHD", pad=0, shift=0):
         self.page_size = page_size
@@ -52,7 +53,10 @@ class Cache:
         return self.views[0].stride()[:3]
 
     def expect(self, page, entry, rows, compare, what=""):
-        """Token i's rows[0][i] and rows[1][i] lie at (page[i], entry[i]), by compare(got, want); all other bytes are what they were."""
+        """Expects rows[0][i] (k) and rows[1][i] (v) of token i at (page[i], entry[i]), by compare(got, want).
+
+        All other bytes must be unchanged.
+        """
         for view, bits, before, row in zip(self.views, self.bits, self.before, rows):
             compare(bits[page, entry].view(view.dtype), row)
             after, then = bits.clone(), before.clone()
@@ -64,14 +68,17 @@ class Cache:
 
 
 def slots(tokens, count, skip=0.2, dtype="i64"):
-    """Distinct slots below `count`, some of them -1."""
+    """Distinct slots below `count`, some of them replaced by -1."""
     out = torch.randperm(count, device="cuda")[:tokens].to(DTYPES[dtype])
     out[torch.rand(tokens, device="cuda") < skip] = -1
     return out
 
 
 class PageTable:
-    """Requests of random lengths, some of them 0, with scattered pages; the last tokens of each are the ones to append, in random order."""
+    """Requests of random lengths, some of them 0, with scattered pages.
+
+    The last tokens of each request are appended, in random order.
+    """
 
     def __init__(self, lengths, page_size, dtype="i32", spare=3, skip=0.1):
         kind = DTYPES[dtype]
@@ -239,7 +246,10 @@ def test_candidates_and_runs_are_identical():
 
 
 def paged(tokens, page_size):
-    """What peers take beside a slot mapping, by the names of their arguments: requests of 16 pages, whose tokens are the first ones."""
+    """The page tables that peers take besides a slot mapping, by argument names.
+
+    Requests have 16 pages, and the tokens are their first ones.
+    """
     per = 16 * page_size
     requests = -(-tokens // per)
     indices = torch.randperm(16 * requests, device="cuda")
@@ -265,7 +275,7 @@ def bench():
             for x, cache in ((k, kc), (v, vc)):
                 if cache.dtype == torch.bfloat16:
                     cache.view(-1, heads, d).index_copy_(0, slot, x)
-                else:  # index_copy_ lacks fp8: the bytes
+                else:  # index_copy_ lacks fp8, so the bytes are copied
                     cache.view(torch.uint8).view(-1, heads, d).index_copy_(0, slot, (x.float() / scale).clamp(-448, 448).to(cache.dtype).view(torch.uint8))
         launches = {"kiln": lambda k, v, kc, vc, scale, slot, *_, run=by_slot, tokens=tokens: run(kc, vc, k, v, tokens, heads, page_size, *strides, slot, None, None, None, None, scale, scale),
                     "eager": eager, "compile": compiled(eager)}
@@ -273,7 +283,7 @@ def bench():
             if kv == "bf16":
                 launches[label] = lambda k, v, kc, vc, scale, slot, indices, indptr, request, position, peer=peer: peer(
                     k, v, kc, vc, slots=slot, kv_indices=indices, kv_indptr=indptr, batch_indices=request, kv_positions=position)
-            elif "vLLM" in label:  # the only one that quantises
+            elif "vLLM" in label:  # the only peer that quantises
                 launches[label] = lambda k, v, kc, vc, scale, slot, *_, peer=peer: peer(k, v, kc.view(torch.uint8), vc.view(torch.uint8), slots=slot, k_scale=scale, v_scale=scale)
         size = DTYPES[kv].itemsize
         yield Row(f"append_paged_kv bf16 {tokens} tokens x {heads} x {d}" + ("" if kv == "bf16" else f" to {kv}"), tokens * (2 * heads * d * 2 + 8), tokens * 2 * heads * d * size, make, launches)

@@ -1,4 +1,5 @@
-// append_paged_kv and its reference against the CPU: a copy to the right places, and to no other.
+// append_paged_kv and its reference against the CPU: rows are copied to the right
+// places, and to no other place.
 #include "templates/kernel_fixture.hpp"
 
 namespace kiln::testing::append_paged_kv {
@@ -19,7 +20,7 @@ class AppendPagedKvTest : public KernelTest {
                                    v_ = random_bf16(kTokens * kHeads * kD, 2),
                                    before_ = random_bf16(kCached, 3);
 
-  // Slot of each token; below 0: none.
+  // `slots` has the slot of each token; below 0 means none.
   template <class T>
   static std::vector<T> expected(const std::vector<T>& before, const std::vector<T>& rows,
                                  const std::vector<int>& slots, const Layout& layout) {
@@ -38,7 +39,7 @@ class AppendPagedKvTest : public KernelTest {
     return out;
   }
 
-  // `tables`: slot_mapping, kv_indices, kv_indptr, batch_indices, positions.
+  // `tables` are slot_mapping, kv_indices, kv_indptr, batch_indices and positions.
   template <class... Tables>
   void check(const std::vector<NamedValue>& named, const std::vector<int>& slots, const Layout& layout,
              Tables... tables) {

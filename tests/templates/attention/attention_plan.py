@@ -1,4 +1,5 @@
-"""Plans of attention launches, as an engine makes them: on the host, through the C ABI, copied to a device buffer that never moves.
+"""Plans of attention launches as an engine makes them: on the host, through the C ABI, copied
+to a fixed device buffer.
 
     plan = AttentionPlan(kernel("attn_prefill", ...), max_requests=4, max_tokens=4096, kv_heads=8)
     plan(qo_indptr=[0, 100, 300], kv_indptr=[0, 100, 900])
@@ -36,7 +37,10 @@ def _array(values):
 
 
 class AttentionPlan:
-    """Buffers of one kernel and its limits, and plans into them. `items`, `parts` and `used` (workers) are those of the last plan."""
+    """The buffers for one kernel and its limits. A call writes a plan into them.
+
+    `items`, `parts` and `used` (workers) describe the last plan.
+    """
 
     def __init__(self, kernel, max_requests, kv_heads, max_tokens=0, workers=0):
         self._kernel = kernel
@@ -46,15 +50,15 @@ class AttentionPlan:
         self.workers = sizes.workers
         self.host = torch.empty(sizes.plan_bytes // 4, dtype=torch.int32).pin_memory()
         self.words = torch.empty(sizes.plan_bytes // 4, dtype=torch.int32, device="cuda")
-        # NaN: what is read of it without having been written shows.
+        # NaN, so that a read of unwritten memory shows.
         self.workspace = torch.full((max(1, sizes.workspace_bytes // 4),), float("nan"), device="cuda")
 
     def __call__(self, kv_indptr, qo_indptr=None, kv_len=None, last_page_len=None, page_size=0, window_left=-1):
-        """Plans for these lengths and copies the plan to the device, in the current stream."""
+        """Makes a plan for these lengths and copies it to the device in the current stream."""
         arrays = [_array(a) for a in (qo_indptr, kv_indptr, kv_len, last_page_len)]
         lengths = _Lengths(ctypes.sizeof(_Lengths), len(kv_indptr) - 1, page_size, window_left, *[ctypes.cast(a, _ARRAY) if a is not None else None for a in arrays])
         plan = _Plan(struct_size=ctypes.sizeof(_Plan))
-        torch.cuda.current_stream().synchronize()  # the last plan may still be on its way out of the host's buffer
+        torch.cuda.current_stream().synchronize()  # the last plan may still be copied from the host's buffer
         kiln_library.check(kiln_library.library().kiln_kernel_attention_plan(
             self._kernel.handle, ctypes.byref(self._limits), ctypes.byref(lengths), ctypes.c_void_p(self.host.data_ptr()),
             ctypes.c_size_t(self.host.numel() * 4), ctypes.byref(plan)))

@@ -1,6 +1,7 @@
-"""attn_decode_paged against float64: layouts, pages, head sizes, groups, caches, masks; beside PyTorch's SDPA. Its plans: attn_decode_plans.
+"""attn_decode_paged against float64: layouts, pages, head sizes, groups, caches, masks; and its
+time beside PyTorch's SDPA.
 
-Every cache is NaN where no token of a request lies, behind the last page's length above all.
+attn_decode_plans tests its plans. Caches are NaN where no token lies, above all after the end of a last page.
 """
 import itertools
 import random
@@ -17,7 +18,8 @@ MIXED = [1, 0, 17, 64, 300, 5, 129, 0, 1000, 63, 65, 2]
 
 
 class Batch:
-    """Requests of `lengths` kv tokens, the last `qo` of which are tokens of q, in scattered pages."""
+    """Requests of `lengths` kv tokens in scattered pages. The last `qo` tokens of a request are tokens of q.
+    """
 
     def __init__(self, lengths, page_size=16, heads=2, group=4, d=128, dv=None, dtype="bf16", kv=None, layout="NHD", qo=1, q_scale=1.0):
         self.lengths, self.page_size, self.heads, self.group, self.qo = list(lengths), page_size, heads, group, qo
@@ -85,7 +87,11 @@ class Batch:
 
 
 def make_plan(call, batch, workers=0, window_left=-1, plan=None):
-    """The batch's plan and workspace in device memory; `plan`: into the buffers of this one. workers 0: as many as the manifest says."""
+    """The batch's plan and workspace in device memory. `plan` is an earlier plan
+    whose buffers are used again.
+
+    workers 0 means the manifest's number.
+    """
     plan = plan or AttentionPlan(call, len(batch.lengths), batch.heads, max_tokens=batch.tokens, workers=workers)
     return plan(batch.kv_indptr, qo_indptr=None if batch.qo == 1 else [i * batch.qo for i in range(len(batch.lengths) + 1)], last_page_len=batch.last_page_len,
                 page_size=batch.page_size, window_left=window_left)
@@ -103,13 +109,13 @@ def arguments(batch, o, plan, sm_scale=None, window_left=-1, soft_cap=0.0, slope
 
 
 def outputs(batch):
-    """Memory for o and lse, guarded."""
+    """Guarded memory for o and lse."""
     heads = batch.heads * batch.group
     return Guarded(batch.tokens, heads, batch.dv, dtype=batch.dtype, strides=((heads + 1) * (batch.dv + 8), batch.dv + 8, 1)), Guarded(batch.tokens, heads, dtype="f32")
 
 
 def run(batch, workers=0, want_lse=True, parameters=None, **options):
-    """o and lse, guarded: what is written beside them is found by check()."""
+    """o and lse in guarded memory: their check() finds writes outside of them."""
     o, lse = outputs(batch)
     lse = lse if want_lse else None
     call = kernel("attn_decode_paged", **parameters_of(batch, options.get("slopes"), options.get("soft_cap", 0.0), **(parameters or {})))
@@ -145,7 +151,8 @@ def test_pages_and_layouts():
 
 def test_head_sizes_and_groups():
     kinds = [(d, dv, g, t, kv) for d, dv in ((64, 64), (128, 128), (256, 256), (192, 128)) for g, t, kv in ((1, "bf16", "bf16"), (3, "f16", "f16"), (8, "bf16", "e4m3"), (16, "bf16", "bf16"), (12, "f16", "e4m3"))]
-    kinds += [(128, 128, g, "f16", "f16") for g in (2, 5, 6, 7, 8, 9, 16)] + [(256, 256, 16, "bf16", "e4m3")]  # the last one: no register is left
+    # The last kind leaves no register free.
+    kinds += [(128, 128, g, "f16", "f16") for g in (2, 5, 6, 7, 8, 9, 16)] + [(256, 256, 16, "bf16", "e4m3")]
     for d, dv, g, t, kv in kinds:
         prefetch("attn_decode_paged", T=t, D=d, GROUP=g, KV=kv, DV=dv)
     for d, dv, g, t, kv in kinds:
@@ -166,7 +173,7 @@ def test_options_and_their_combinations():
 
 
 def test_whatever_engines_may_combine():
-    """Drawn at random, but the same ones each time: what the tests above do not cross."""
+    """Combinations that the tests above do not have, drawn at random from a fixed seed."""
     draw, cases = random.Random(10), []
     for _ in range(40):
         t, (d, dv), cap, alibi = draw.choice(("bf16", "f16")), draw.choice(((64, 64), (128, 128), (256, 256), (192, 128))), draw.choice((0.0, 5.0)), draw.random() < 0.5
@@ -283,12 +290,14 @@ def bench():
             strides = (page_size * heads * d, heads * d, d)
             call(o, q, k, v, indices, plan, workspace, workers, heads, page_size, *o.stride()[:2], *q.stride()[:2], *strides, *strides, 0.0, None, 0.0, -1, None, *((scale, scale) if k.element_size() == 1 else (None, None)), 0)
         launches = {"kiln": ours}
-        if kv == "bf16":  # SDPA's k and v lie in a line: ours, too, where the pages do
+        if kv == "bf16":  # SDPA's k and v are contiguous: ours are, too, when the pages are
             line = torch.arange(pages, device="cuda", dtype=torch.int32)
             launches["kiln, pages in a line"] = lambda o, q, k, v, _, *rest, ours=ours, line=line: ours(o, q, k, v, line, *rest)
             for label, backend in (("SDPA flash", "FLASH_ATTENTION"), ("SDPA cuDNN", "CUDNN_ATTENTION")):
                 launches[label] = lambda o, q, k, v, *_, run=sdpa(backend), length=length: run(q, k, v, length)
-            if requests * length <= 1 << 21:  # what SDPA takes where the pages do not lie in a line; behind that, memory for another copy is missing
+            # SDPA needs a gather when the pages are scattered; for larger sizes there
+            # is no memory for the copy.
+            if requests * length <= 1 << 21:
                 launches["gather, SDPA cuDNN"] = lambda o, q, k, v, indices, *_, run=sdpa("CUDNN_ATTENTION"), length=length: run(q, k.index_select(0, indices), v.index_select(0, indices), length)
         for label, peer in peers.get("attn_decode_paged").items():
             launches[label] = lambda o, q, k, v, indices, *_, peer=peer, length=length: peer(o, q, k, v, indices, length)

@@ -17,18 +17,18 @@ std::size_t index(int at) { return static_cast<std::size_t>(at); }
 
 class AttnDecodePagedTest : public KernelTest {
  protected:
-  // Pages in reverse order, behind one that belongs to nobody.
+  // The requests' pages in reverse order. Page 0 belongs to no request.
   static std::vector<std::int32_t> indices() {
     std::vector<std::int32_t> out;
     for (int i = 0; i < kIndptr.back(); ++i) out.push_back(kIndptr.back() - i);
     return out;
   }
-  // Of element 0 of a token, in a cache [pages, page_size, heads, D].
+  // The offset of a token's element 0 in a cache [pages, page_size, heads, D].
   static int place(int request, int token, int head) {
     const int page = indices()[index(kIndptr[index(request)] + token / kPageSize)];
     return ((page * kPageSize + token % kPageSize) * kHeads + head) * kD;
   }
-  // NaN but where a request has tokens.
+  // A cache that is NaN except for the requests' tokens.
   static std::vector<std::uint16_t> cache(unsigned seed) {
     const int elements = (kIndptr.back() + 1) * kPageSize * kHeads * kD;
     const auto values = random_bf16(index(elements), seed);
@@ -112,7 +112,7 @@ TEST_F(AttnDecodePagedTest, AttendsToThePagesOfEachRequestAndMergesItsParts) {
     };
     run(*pair.reference, pointer(o_double), pointer(lse_double));
     run(*pair.kernel, pointer(o), pointer(lse));
-    run(*pair.kernel, pointer(o), pointer(lse));  // the first one has left the plan as it was
+    run(*pair.kernel, pointer(o), pointer(lse));  // the first launch has restored the plan
     EXPECT_LT(relative_rms(o_double.host(), want.o), 1e-12) << window_left;
     EXPECT_LT(relative_rms(widened(o.host()), want.o), 4e-3) << window_left;
     for (std::size_t i = 0; i < want.lse.size(); ++i) {

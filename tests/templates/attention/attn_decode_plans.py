@@ -1,4 +1,6 @@
-"""attn_decode_paged by its plans: tokens in parts, items of a block, blocks that come last or late, and graphs that follow new lengths."""
+"""The plans of attn_decode_paged: tokens in parts, items of a block, blocks that come last or
+late, graphs with new plans.
+"""
 import itertools
 
 import torch
@@ -21,14 +23,16 @@ def test_split_and_unsplit_agree_and_runs_are_identical():
 
 
 def test_blocks_that_cannot_run_at_once():
-    """Twice as many as the GPU holds, each with enough steps to look at the others: those that run give up waiting for those that do not."""
+    """Twice as many blocks as the GPU holds. The running blocks must stop waiting for
+    blocks that have not started.
+    """
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     each = sms * 64 * 128 // 6  # 64 steps of a block
     batch = Batch([each, 5, each + 1000, 0, each - 17], 16, heads=4)
     error = check(batch, workers=2 * sms)
     call = kernel("attn_decode_paged", **parameters_of(batch))
     plan, first = make_plan(call, batch, 2 * sms), None
-    for _ in range(3):  # of one plan, whose counts go on
+    for _ in range(3):  # launches of one plan, whose counters go on
         o = torch.full((batch.tokens, 16, 128), float("nan"), device="cuda", dtype=torch.bfloat16)
         call(*arguments(batch, o, plan))
         first = o if first is None else first
@@ -38,14 +42,17 @@ def test_blocks_that_cannot_run_at_once():
 
 
 def test_items_of_a_block():
-    """More than a block keeps in shared memory, with room for one or two joins."""
+    """A block has more items than fit its shared memory, with room for one or two joins."""
     for group, workers in itertools.product((4, 16), (1, 3)):
         check(Batch([3, 200, 0, 17] * 60, 16, heads=2, group=group), f"GROUP={group} workers={workers}", workers=workers)
     check(Batch([0, 0, 400, 3], 16, heads=1), "workers=2", workers=2)
 
 
 def test_first_items_about_as_long_as_what_is_copied_before_the_others_are_there():
-    """`fill` is what fill_needs_only() asks for on an H200, `step` what a warp takes at once; with a window, they begin anywhere in a page."""
+    """`fill` is the size that fill_needs_only() asks for on an H200, and `step` what a warp takes at once.
+
+    With a window, first items begin anywhere in a page.
+    """
     for kv, parameters, fill, turn, step in (("bf16", {}, 384, 128, 16), ("e4m3", {}, 768, 256, 32), ("bf16", {"STAGES": 2}, 640, 128, 16), ("bf16", {"WARPS": 4, "STAGES": 4}, 448, 64, 16)):
         for first, window in itertools.product((1, fill - turn - 1, fill - step, fill - 1, fill, fill + 1, 2 * fill + 5), (False, True)):
             batch = Batch([first + 100 * window, 3, 200, 0, first], 16, heads=1, kv=kv)
@@ -53,7 +60,11 @@ def test_first_items_about_as_long_as_what_is_copied_before_the_others_are_there
 
 
 def test_each_worker_comes_last():
-    """Which block comes last of a token, and merges its parts, is chance: so all others run first, and then that one alone. The bits are the same, with and without lse."""
+    """The block that comes last for a token merges the token's parts; which block that is depends on timing.
+
+    The test runs all other blocks first, then each block alone. The bits must be the
+    same, with and without lse.
+    """
     for group, lengths, workers in ((4, [5000, 0, 1, 700, 12000], 24), (16, [900, 3000], 7)):
         batch = Batch(lengths, 16, heads=2, group=group)
         call = kernel("attn_decode_paged", **parameters_of(batch))
@@ -65,7 +76,7 @@ def test_each_worker_comes_last():
         own = [words[items + 12 * int(words[16 + w]):items + 12 * int(words[17 + w])] for w in range(workers)]
 
         def launch(chosen, o, lse):
-            """Of these workers' items alone; what has been counted stays."""
+            """Launches the items of these workers only. The counters of earlier launches stay."""
             some = [x if w in chosen else x[:0] for w, x in enumerate(own)]
             part = words.clone()
             part[16:16 + workers + 1] = torch.tensor([0] + list(itertools.accumulate(len(x) // 12 for x in some)))
@@ -91,7 +102,9 @@ def test_each_worker_comes_last():
 
 
 def test_a_captured_graph_follows_new_plans():
-    """200 steps of growing lengths under one graph: the plan's buffer, the workspace and the page table never move."""
+    """200 steps of growing lengths in one graph: the plan's buffer, the workspace and
+    the page table never move.
+    """
     steps, start = 200, [3, 500, 0, 90, 1000, 64]
     batch = Batch([n + steps for n in start], 16, heads=8)
     full = list(batch.last_page_len)
@@ -100,7 +113,7 @@ def test_a_captured_graph_follows_new_plans():
     plan = make_plan(call, batch)
 
     def replan(step):
-        """The page table is that of the full lengths: only the lengths grow."""
+        """Makes a plan for longer requests. The page table already has the pages of the full lengths."""
         batch.lengths = [n + step for n in start]
         pages_of = [-(-n // 16) for n in batch.lengths]
         batch.last_page_len = [n - (p - 1) * 16 if n else 0 for n, p in zip(batch.lengths, pages_of)]
@@ -152,5 +165,5 @@ plan.words, plan.workers = planned(**%r)[2].words, 9
 call(*A.arguments(batch, A.outputs(batch)[0].view, plan, window_left=%r))
 '''
     cases = [({}, -1, False), ({}, -5, False), ({}, 100, True), ({"window_left": 100}, -1, True), ({"window_left": 100}, 100, False), ({"heads": 1}, -1, True), ({"group": 8}, -1, True), ({"workers": 10}, -1, True),
-             ({"WARPS": 4}, -1, True)]  # the plan's, the launch's window_left
+             ({"WARPS": 4}, -1, True)]  # (the plan's options, the launch's window_left, traps)
     expect_traps(program, cases)

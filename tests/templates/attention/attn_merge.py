@@ -1,4 +1,7 @@
-"""attn_merge against float64: states that saw nothing, far-apart and equal lse, strides, in place; and attention in parts against attention at once."""
+"""attn_merge against float64: states that saw nothing, far-apart and equal lse, strides, in place.
+
+Attention in merged parts is also compared with attention at once.
+"""
 import itertools
 
 import torch
@@ -9,7 +12,10 @@ SANITIZE = ["attn_merge T=bf16 D=128 tokens=37", "attn_merge T=f32 D=80 OUT=bf16
 
 
 def reference(v, s):
-    """v [tokens, states, heads, D], s [tokens, states, heads] in float64; what saw nothing counts for nothing, whatever its v is."""
+    """Merges v [tokens, states, heads, D] and s [tokens, states, heads] in float64.
+
+    A state that saw nothing (lse of -inf) does not count, for any v.
+    """
     v, s = v.double(), s.double() * 0.6931471805599453
     if s.shape[1] == 0:
         return torch.zeros_like(v.sum(1)), torch.full_like(s.sum(1), float("-inf"))
@@ -20,7 +26,7 @@ def reference(v, s):
 
 
 def merge(v, s, dtype="bf16", out=None, s_out=True, pair=False, **parameters):
-    """out and s_out, guarded."""
+    """out and s_out in guarded memory."""
     tokens, states, heads, d = v.shape
     result = out if out is not None else Guarded(tokens, heads, d, dtype=parameters.get("OUT", dtype), strides=(heads * (d + 16), d + 16, 1))
     view = result.view if isinstance(result, Guarded) else result
@@ -32,7 +38,7 @@ def merge(v, s, dtype="bf16", out=None, s_out=True, pair=False, **parameters):
 
 
 def lse(*shape):
-    """Of attention over a few to many tokens; some saw nothing, some far more than the others."""
+    """Random lse of states: some saw nothing, and some saw far more than the others."""
     s = torch.randn(*shape, device="cuda") * 4
     s[torch.rand(*shape, device="cuda") < 0.2] = float("-inf")
     s[torch.rand(*shape, device="cuda") < 0.05] += 300
@@ -40,7 +46,7 @@ def lse(*shape):
 
 
 def check(v, s, dtype, what, **options):
-    v[s.isinf()] = float("nan")  # of what saw nothing
+    v[s.isinf()] = float("nan")  # v of states that saw nothing
     out, merged = merge(v, s, dtype, **options)
     want, want_s = reference(v, s)
     expect_close(out.view, want, TOLERANCE[options.get("OUT", dtype)], what)
@@ -83,7 +89,7 @@ def test_one_state_comes_back_bit_for_bit():
 
 
 def test_strides_and_in_place():
-    heads_first = lse(8, 3, 65).permute(2, 1, 0)  # vLLM's order: [heads, tokens] of each state
+    heads_first = lse(8, 3, 65).permute(2, 1, 0)  # vLLM's order: [heads, tokens] for each state
     check(normal(65, 3, 8, 128), heads_first, "bf16", "lse with heads first")
     packed = normal(65, 3, 8, 160)[..., :128]
     check(packed, lse(65, 3, 8), "bf16", "padded heads")

@@ -14,7 +14,7 @@ class AttnMergeTest : public KernelTest {
   struct Merged {
     std::vector<double> v, s;
   };
-  // States [tokens, states, heads, D] and their base-2 lse.
+  // Merges states [tokens, states, heads, D] with their base-2 lse.
   static Merged expected(const std::vector<std::uint16_t>& v, const std::vector<float>& s) {
     Merged out;
     for (int token = 0; token < kTokens; ++token) {
@@ -45,9 +45,9 @@ TEST_F(AttnMergeTest, WeighsStatesByTheirLseAndPassesOverThoseThatSawNothing) {
   std::vector<float> s;
   for (int i = 0; i < kTokens * kStates * kHeads; ++i) s.push_back(static_cast<float>(i * 7 % 11) - 5.0f);
   for (int n = 0; n < kStates; ++n)
-    s[static_cast<std::size_t>(n * kHeads + 1)] = kNothing;  // token 0, head 1: all
+    s[static_cast<std::size_t>(n * kHeads + 1)] = kNothing;  // all states of token 0, head 1
   s[static_cast<std::size_t>((2 * kStates + 1) * kHeads)] = kNothing;
-  v[static_cast<std::size_t>((2 * kStates + 1) * kRow)] = 0x7fff;  // NaN in the mean of that state
+  v[static_cast<std::size_t>((2 * kStates + 1) * kRow)] = 0x7fff;  // NaN in a state that saw nothing
   const Merged want = expected(v, s);
 
   const Pair pair = get("attn_merge", {{"T", Dtype::bf16}, {"D", kD}});

@@ -1,4 +1,6 @@
-"""attn_prefill against float64: ragged batches with every option and their combinations, parts of tiles merged, plans replaced under a graph."""
+"""attn_prefill against float64: ragged batches with all options and combinations, merged parts of
+tiles, new plans in a graph.
+"""
 import itertools
 import math
 import random
@@ -15,7 +17,7 @@ SANITIZE = ["attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=60 kv_tokens
 
 
 class Options:
-    """What a launch is specialised for and given; `mask`: the share of kv tokens that are seen."""
+    """The parameters and arguments of a launch. `mask` is the share of kv tokens that are seen."""
 
     def __init__(self, T="bf16", d=128, dv=None, group=4, kv_heads=2, causal=True, window=-1, cap=0.0, alibi=False, mask=None, sm_scale=0.0, **tile):
         self.T, self.d, self.dv, self.group, self.kv_heads, self.causal, self.window = T, d, dv or (128 if d == 192 else d), group, kv_heads, causal, window
@@ -31,7 +33,7 @@ class Options:
 
 
 def laid_out(tokens, heads, d, dtype, layout):
-    """[tokens, heads, d] as views of NaN: NHD, HND, or padded by rows of other tensors."""
+    """A view [tokens, heads, d] of NaN: NHD, HND, or padded by rows of other tensors."""
     if layout == "NHD":
         return torch.full((tokens, heads, d), math.nan, device="cuda", dtype=DTYPES[dtype])
     if layout == "HND":
@@ -40,7 +42,7 @@ def laid_out(tokens, heads, d, dtype, layout):
 
 
 class Batch:
-    """Requests of (qo_len, kv_len) tokens. Between and behind the requests of k and v there are `gap` rows of NaN."""
+    """Requests of (qo_len, kv_len) tokens. After each request of k and v there are `gap` rows of NaN."""
 
     def __init__(self, options, lengths, layout="NHD", scale=1.0, gap=3):
         self.options = o = options
@@ -86,7 +88,9 @@ class Batch:
 
 
 def pack_mask(mask):
-    """Bits of each request, the lowest first, each request from a byte of its own; and the bytes where they begin."""
+    """(bytes, begins): the masks' bits, lowest first. Each request begins at a new byte,
+    whose index is in `begins`.
+    """
     parts, begins = [torch.zeros(0, device="cuda", dtype=torch.uint8)], [0]
     for m in mask:
         bits = torch.nn.functional.pad(m.flatten().to(torch.uint8), (0, -m.numel() % 8)).view(-1, 8)
@@ -129,7 +133,7 @@ def check(options, lengths, what="", workers=0, **how):
 
 
 def check_all(cases):
-    """[(options, lengths)]: all compile at once; the worst error."""
+    """Checks all cases (options, lengths), whose kernels compile in parallel. Returns the worst errors."""
     for options, _ in cases:
         prefetch("attn_prefill", **options.parameters)
     worst = {t: max((check(o, lengths) for o, lengths in cases if o.T == t), default=0.0) for t in TOLERANCE}
@@ -168,7 +172,7 @@ def test_options_and_their_combinations():
 
 
 def test_whatever_engines_may_combine():
-    """Drawn at random, but the same ones each time: what the tests around cross in part."""
+    """Combinations of options, drawn at random from a fixed seed. Other tests have some of them."""
     draw, cases = random.Random(11), []
     for _ in range(40):
         d, dv = draw.choice(((64, 64), (128, 128), (256, 256), (192, 128)))
@@ -202,7 +206,7 @@ def test_tiles():
 def test_layouts():
     for layout, options in itertools.product(("HND", "padded"), (Options(), Options(T="f16", d=64, group=3), Options(d=256, causal=False))):
         check(options, MIXED, layout=layout)
-    b = Batch(Options(), [(100, 100)])  # q, k and v of one projection
+    b = Batch(Options(), [(100, 100)])  # q, k and v are views of one projection
     packed = normal(100, 12, 128)
     b.q, b.k, b.v = packed[:, :8], packed[:, 8:10], packed[:, 10:]
     b.kv_indptr = [0, 100]
@@ -225,7 +229,8 @@ def test_strides_beyond_31_bits():
 def test_large_logits():
     for T, options in itertools.product(("f16", "bf16"), ({}, {"window": 40}, {"cap": 30.0}, {"mask": 0.5})):
         b = Batch(Options(T=T, sm_scale=10.0, **options), [(200, 300), (5, 70)])
-        b.q.fill_(-12.5)  # logits of -2e5 and less, for all tokens alike: a mean, of the rows that are seen
+        # Equal logits of -2e5 and less for all tokens: the result is the mean of the rows that are seen.
+        b.q.fill_(-12.5)
         for begin, length in zip(b.kv_indptr, b.kv_len):
             b.k[begin:begin + length] = 12.5
         b.launch(b.plan())
@@ -334,8 +339,9 @@ plan = A.Batch(A.Options(**%r), [(40, 300)]).plan(workers=9)
 plan.workers -= %r
 b.launch(plan)
 '''
+    # Each case is (the launch's options, the plan's options, blocks that the grid lacks, traps).
     cases = [({}, {}, 0, False), ({}, {"causal": False}, 0, True), ({}, {"d": 64, "TILE_KV": 32}, 0, True), ({}, {"group": 8, "kv_heads": 1}, 0, True), ({}, {"kv_heads": 1}, 0, True), ({}, {}, 1, True),
-             ({"window": 100}, {"window": 50}, 0, True), ({"WINDOW": True}, {"window": 50}, 0, True)]  # the launch's, the plan's, blocks that the grid has fewer
+             ({"window": 100}, {"window": 50}, 0, True), ({"WINDOW": True}, {"window": 50}, 0, True)]
     expect_traps(program, cases)
 
 

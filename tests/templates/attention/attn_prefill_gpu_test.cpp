@@ -13,7 +13,7 @@ constexpr int kHeads = 2, kGroup = 3, kQHeads = kHeads * kGroup, kD = 64, kWorke
               kTileKv = 32;
 constexpr std::uint16_t kNan = 0x7fff;
 constexpr float kSoftCap = 2.0f;
-// (q, kv) tokens of the requests; two rows of k and v between them belong to nobody.
+// The requests' tokens of q and kv. The two rows of k and v after each request belong to none.
 const std::vector<std::int32_t> kQo = {0, 40, 40, 49, 70}, kKv = {0, 300, 307, 313, 315},
                                 kKvLen = {298, 5, 4, 0};
 constexpr int kTokens = 70, kKvTokens = 315;
@@ -33,7 +33,7 @@ class AttnPrefillTest : public KernelTest {
     std::vector<double> o, lse;
   };
 
-  // Rows of k or v: NaN but where a request has tokens.
+  // Rows of k or v, NaN except for the requests' tokens.
   static std::vector<std::uint16_t> rows(unsigned seed) {
     const auto values = random_bf16(index(kKvTokens * kHeads * kD), seed);
     std::vector<std::uint16_t> out(values.size(), kNan);
@@ -103,7 +103,7 @@ class AttnPrefillTest : public KernelTest {
     EXPECT_GT(attention::write_work_list(shape, limits, lengths, out).slots, 0);
     return out;
   }
-  // Finite ones must agree, the others must be the same.
+  // Finite values must agree within the tolerance; other values must be equal.
   static void expect_lse(const std::vector<double>& got, const std::vector<double>& want, double tolerance) {
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i) {
@@ -154,7 +154,7 @@ class AttnPrefillTest : public KernelTest {
     };
     run(*pair.reference, pointer(o_double), pointer(lse_double));
     run(*pair.kernel, pointer(o), pointer(lse));
-    run(*pair.kernel, pointer(o), pointer(lse));  // the first one has left the plan as it was
+    run(*pair.kernel, pointer(o), pointer(lse));  // the first launch has restored the plan
     EXPECT_LT(relative_rms(o_double.host(), want.o), 1e-12);
     EXPECT_LT(relative_rms(widened(o.host()), want.o), 4e-3);
     expect_lse(lse_double.host(), want.lse, 1e-10);

@@ -1,8 +1,10 @@
-"""rope against float64: pairs, angles, what is not rotated, and the variant that appends to the paged cache.
+"""rope against float64: pairs, angles, elements that are not rotated, and the variant that
+appends to the paged cache.
 
-Peers (harness.peers) rotate in place and are called as (q, k, cos_sin, positions), q and k [tokens, heads, D], cos_sin f32 [rows, ROTARY];
-those of "rope_append" as (q, k, v, k_cache, v_cache, cos_sin, positions, *, q_out, slots, kv_indices, kv_indptr, batch_indices, kv_positions), of which
-each takes what it reads.
+Peers (harness.peers) rotate in place and are called as (q, k, cos_sin, positions). q and k are [tokens,
+heads, D]; cos_sin is f32 [rows, ROTARY]. Peers of "rope_append" are called as (q, k, v, k_cache, v_cache,
+cos_sin, positions, *, q_out, slots, kv_indices, kv_indptr, batch_indices, kv_positions); each uses the
+arguments that it needs.
 """
 import itertools
 import math
@@ -18,7 +20,8 @@ LLAMA31 = {"theta": 500000.0, "scale": 8.0, "low": 1.0, "high": 4.0, "context": 
 
 
 def frequencies(rotary, theta=10000.0, scale=1.0, low=1.0, high=4.0, context=8192.0, llama31=False):
-    theta, scale = (float(torch.tensor(x, dtype=torch.float32)) for x in (theta, scale))  # as the argument has it
+    # Rounded as the argument is.
+    theta, scale = (float(torch.tensor(x, dtype=torch.float32)) for x in (theta, scale))
     full = theta ** (-torch.arange(0, rotary, 2, device="cuda", dtype=torch.float64) / rotary)
     share = ((full * context / (2 * math.pi) - low) / (high - low)).clamp(0, 1) if llama31 else torch.zeros_like(full)
     return (1 - share) * full / scale + share * full
@@ -35,7 +38,7 @@ def make_table(rows, rotary, dtype="f32"):
 
 
 def rotated(x, cos, sin, interleave=False):
-    """float64; the first 2 * cos.shape[1] elements of each head turn."""
+    """x rotated in float64. Only the first 2 * cos.shape[1] elements of each head are rotated."""
     out, n = x.double().clone(), cos.shape[1]
     a, b = (slice(0, 2 * n, 2), slice(1, 2 * n, 2)) if interleave else (slice(0, n), slice(n, 2 * n))
     cos, sin = cos.double()[:, None], sin.double()[:, None]
@@ -92,7 +95,10 @@ def test_tables_of_every_dtype():
 
 
 def test_angles_far_out():
-    """q = (1, 0) gives cos and sin themselves: against float64, in f32, at positions where a float's product would be off by a tenth."""
+    """q = (1, 0) gives cos and sin themselves, which are compared with float64 in f32.
+
+    At these positions a product in float would be off by a tenth.
+    """
     worst = {}
     kinds = [("theta", {"theta": 10000.0}), ("theta", {"theta": 500000.0, "scale": 4.0}), ("theta", {"theta": 1e6, "scale": 0.1}), ("llama31", LLAMA31),
              ("llama31", {"theta": 10000.0, "scale": 32.0, "low": 1.0, "high": 4.0, "context": 8192.0})]
@@ -110,7 +116,8 @@ def test_angles_far_out():
             cos, sin = cos_sin_of(positions, rotary=rotary, llama31=angles == "llama31", **settings)
             error = float((out.double() - rotated(q, cos, sin, interleave)).abs().max())
             worst[dtype] = max(worst.get(dtype, 0.0), error if settings["scale"] >= 1 else 0.0)
-            allowed = 2**-22 + float((positions.double().max() * frequencies(rotary, llama31=angles == "llama31", **settings).max())) * 2**-51  # the latter: float64's own
+            # The second term is float64's own error.
+            allowed = 2**-22 + float((positions.double().max() * frequencies(rotary, llama31=angles == "llama31", **settings).max())) * 2**-51
             assert error < allowed, f"{angles} {settings} ROTARY={rotary} {dtype}: cos or sin off by {error:.3g}"
     return f"largest error {worst['i32']:.2e} to 2^20, {worst['i64']:.2e} at 2^31"
 
@@ -144,7 +151,7 @@ def test_strides():
         packed, positions = normal(65, hq + 2 * hkv, 128), torch.randint(0, 512, (65,), device="cuda")
         before = packed.clone()
         q, k, v = packed.split((hq, hkv, hkv), 1)
-        run(q, k, positions, table, q, k)  # one tensor of q, k and v, in place
+        run(q, k, positions, table, q, k)  # in place, in one tensor of q, k and v
         cos, sin = table[positions].split(64, 1)
         expect_close(packed[:, :hq + hkv], rotated(before[:, :hq + hkv], cos, sin), TOLERANCE["bf16"])
         expect_same_bits(v, before[:, hq + hkv:])
@@ -213,7 +220,9 @@ def test_special_values():
 
 
 def test_append():
-    """k, rotated, and v in the cache: both ways to address it, every layout and element type; k_out given, or null."""
+    """Rotated k and v are appended to the cache: both ways to address it, every layout and element
+    type, with k_out or null.
+    """
     kinds = list(itertools.product(("slot_mapping", "page_table"), ("NHD", "HND", "one"), ("bf16", "e4m3", "e5m2"), (None, False, True)))
     for paging, _, kv, _ in kinds:
         for idtype in ("i32", "i64"):
@@ -281,7 +290,7 @@ def test_append_of_every_dtype_and_head():
 
 
 def test_append_is_rope_then_append():
-    """bf16: the same bits as the two kernels one after the other, and v's are not touched by arithmetic."""
+    """In bf16 the bits equal rope followed by append_paged_kv, and v is copied without arithmetic."""
     table, positions, slot = make_table(512, 128), torch.randint(0, 512, (203,), device="cuda"), slots(203, 16 * 16)
     q, k = normal(203, 32, 128), normal(203, 8, 128)
     v = torch.randint(-(1 << 15), 1 << 15, (203, 8, 128), device="cuda", dtype=torch.int16).view(torch.bfloat16)
@@ -376,7 +385,8 @@ def bench():
         launches = {"kiln": lambda q, k, v, kc, vc, p, p32, scale, q_out, slot, *_, run=by_slot, tokens=tokens: run(
                         q, None, q, k, p, tokens, hq, hkv, *strides, table, 1e4, 1.0, 1.0, 4.0, 8192.0, v, hkv * d, d, kc, vc, page_size, *cached, slot, None, None, None, None, scale, scale),
                     "eager": eager, "compile": compiled(eager)}
-        for label, peer in peers.get("rope_append").items() if kv == "bf16" else ():  # with fp8, peers quantise q as well
+        # With fp8 peers quantise q, too.
+        for label, peer in peers.get("rope_append").items() if kv == "bf16" else ():
             flashinfer = "FlashInfer" in label
             launches[label] = lambda q, k, v, kc, vc, p, p32, scale, q_out, slot, indices, indptr, request, position, peer=peer, flashinfer=flashinfer: peer(
                 q, k, v, kc, vc, table, p32 if flashinfer else p, q_out=q_out if flashinfer else None, slots=slot, kv_indices=indices, kv_indptr=indptr, batch_indices=request, kv_positions=position)

@@ -1,5 +1,5 @@
-// rope and its reference against double arithmetic on the CPU, at small sizes; where the cache is concerned,
-// kernel against reference is tests/templates/attention/rope.py's and append_paged_kv_gpu_test.cpp's.
+// rope and its reference against double arithmetic on the CPU, at small sizes.
+// tests/templates/attention/rope.py and append_paged_kv_gpu_test.cpp test appending to the cache.
 #include <algorithm>
 
 #include "templates/kernel_fixture.hpp"
@@ -18,7 +18,7 @@ class RopeTest : public KernelTest {
     const double full = std::pow(static_cast<double>(kTheta), -2.0 * pair / rotary);
     const double wavelength = 2 * M_PI / full, scaled = full / static_cast<double>(kScale);
     double frequency = scaled;
-    if (llama31) {  // as the model's authors write it, by wavelengths
+    if (llama31) {  // by wavelengths, as the model's authors write it
       const double low = static_cast<double>(kContext / kLow), high = static_cast<double>(kContext / kHigh);
       const double smooth = (static_cast<double>(kContext) / wavelength - static_cast<double>(kLow)) /
                             static_cast<double>(kHigh - kLow);
@@ -54,7 +54,7 @@ class RopeTest : public KernelTest {
     const auto q = random_bf16(static_cast<std::size_t>(kTokens * kQHeads * d), 1),
                k = random_bf16(static_cast<std::size_t>(kTokens * kKvHeads * d), 2);
     std::vector<double> cos, sin;
-    std::vector<float> table;  // a row per token
+    std::vector<float> table;  // a row for each token
     std::vector<std::int64_t> positions = positions_;
     for (int t = 0; t < kTokens; ++t) {
       for (int pair = 0; pair < rotary / 2; ++pair) {

@@ -1,4 +1,6 @@
-"""moe_align, exactly: against stable sorts in PyTorch, over runs, over numbers of blocks, and beside PyTorch's sort."""
+"""moe_align, exactly: against stable sorts in PyTorch, over several runs and numbers of
+blocks; its time beside a sort.
+"""
 import itertools
 
 import torch
@@ -92,7 +94,7 @@ def test_ids_out_of_range_are_left_out():
         expect_right(ids, 256, 64, what=f"{dtype} {tokens}")
         expect_right(torch.full_like(ids, -1), 256, 64, what="nothing but -1")
     far = torch.randint(0, 256, (100, 8), device="cuda")
-    far[::3] += 1 << 32  # not to be taken for its lower half
+    far[::3] += 1 << 32  # must not be taken for their lower 32 bits
     expect_right(far, 256, 64, what="beyond 32 bits")
 
 
@@ -145,7 +147,7 @@ def test_no_tokens_and_refusals():
 
 
 def sort_based(ids, experts, block, capacity):
-    """Without a host sync: static shapes, as a graph needs them."""
+    """moe_align by a sort in PyTorch. It has static shapes and no host sync, as a graph needs."""
     n = ids.numel()
     flat = ids.reshape(-1)
     by_expert, order = flat.sort(stable=True)
@@ -168,7 +170,8 @@ def bench():
         launches = {"kiln": lambda s, e, p, i, ids, align=align, tokens=tokens, k=k, capacity=capacity: align(s, e, p, i, ids, tokens, k, k, capacity),
                     "eager": lambda s, e, p, i, ids, experts=experts, block=block, capacity=capacity: sort_based(ids, experts, block, capacity)}
         if tokens >= 512 and experts == 256:
-            wide = kernel("moe_align", ID="i32", E=experts, BLOCK=block, CLUSTER=16)  # a candidate: not every GPU has 16 multiprocessors together
+            # A candidate only, as not every GPU has clusters of 16.
+            wide = kernel("moe_align", ID="i32", E=experts, BLOCK=block, CLUSTER=16)
             launches["kiln CLUSTER=16"] = lambda s, e, p, i, ids, align=wide, tokens=tokens, k=k, capacity=capacity: align(s, e, p, i, ids, tokens, k, k, capacity)
         if tokens in (64, 4096) and block == 64:
             launches["compile"] = compiled(launches["eager"])
@@ -176,6 +179,7 @@ def bench():
             launches[label] = lambda s, e, p, i, ids, peer=peer, experts=experts, block=block: peer(ids, experts, block, s, e, p)
 
         def make(tokens=tokens, k=k, experts=experts, block=block, capacity=capacity):
-            room = max(capacity, -(-(tokens * k + (experts + 1) * (block - 1)) // block) * block)  # what the peers want, and fill
+            # The size that peers need, and fill.
+            room = max(capacity, -(-(tokens * k + (experts + 1) * (block - 1)) // block) * block)
             return (*(torch.empty(size, device="cuda", dtype=torch.int32) for size in (room, room // block, 1, tokens * k)), topk_ids(tokens, k, experts))
         yield Row(f"moe_align {tokens} tokens k {k} E {experts} BLOCK {block}", n * 4, capacity * 4 + capacity // block * 4 + n * 4, make, launches, bar=0.0, bar_us=10.0 if tokens <= 4096 else 0.0)

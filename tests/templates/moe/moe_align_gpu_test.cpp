@@ -11,7 +11,7 @@ struct Aligned {
   int total = 0;
 };
 
-/// As the manifest says; `map` may be empty.
+/// The expected result by the manifest's definition; `map` may be empty.
 Aligned align(const std::vector<int>& ids, int experts, int block, int capacity, const std::vector<int>& map,
               bool local_only) {
   const int n = static_cast<int>(ids.size());

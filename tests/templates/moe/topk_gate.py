@@ -1,4 +1,6 @@
-"""topk_gate against float64: ids exactly, also among ties and poisoned logits, and beside PyTorch."""
+"""topk_gate against float64: exact ids, also among ties and with NaN or infinite logits; and
+its time beside PyTorch.
+"""
 import itertools
 
 import torch
@@ -12,7 +14,10 @@ CLOSE = 1e-6  # scores nearer than this, and not equal, may change places by f32
 
 
 def reference(logits, K, SCORE="softmax", BIAS=None, RENORM=True, GROUPS=1, TOPK_GROUPS=None, scale=1.0):
-    """(weights, ids, certain): by stable sorts, so that ties take the lower id; rows that f32 cannot decide are not certain."""
+    """(weights, ids, certain), by stable sorts, so that ties take the lower id.
+
+    `certain` is false for rows that f32 cannot decide.
+    """
     tokens, experts = logits.shape
     topk_groups = TOPK_GROUPS or GROUPS
     x = logits.double()
@@ -37,7 +42,8 @@ def reference(logits, K, SCORE="softmax", BIAS=None, RENORM=True, GROUPS=1, TOPK
         groups = torch.zeros_like(of_group, dtype=torch.bool).scatter(1, order[:, :topk_groups], True)
         open_ = groups[:, :, None].expand(-1, -1, experts // GROUPS).reshape(tokens, experts)
     by_choice, order = choice.sort(dim=-1, descending=True, stable=True)
-    first = (~open_.gather(1, order)).sort(dim=-1, stable=True).indices  # those of open groups, in their order
+    # Experts of open groups come first, in their order.
+    first = (~open_.gather(1, order)).sort(dim=-1, stable=True).indices
     ids = order.gather(1, first)[:, :K]
     if BIAS is not None:
         certain &= decided(by_choice.gather(1, first)[:, :K + 1], 1, min(K + 1, experts))
@@ -56,7 +62,10 @@ def run(logits, K, dtype="f32", bias=None, scale=1.0, **parameters):
 
 
 def expect_right(logits, K, dtype="f32", bias=None, scale=1.0, what="", **parameters):
-    """Runs it, and returns how many rows f32 could not decide: of those the ids must only be different and in range."""
+    """Runs topk_gate, checks it, and returns the number of rows that f32 could not decide.
+
+    In such rows the ids need only be distinct and in range.
+    """
     weights, ids = run(logits, K, dtype, bias, scale, **parameters)
     options = {name: value for name, value in parameters.items() if name in ("SCORE", "RENORM", "GROUPS", "TOPK_GROUPS")}
     want, want_ids, certain = reference(logits, K, BIAS=bias, scale=scale, **options)
@@ -113,7 +122,10 @@ def test_groups():
 
 
 def test_ties_take_the_lower_id():
-    """Few levels, so that nearly every choice is a tie; a bias of 0 keeps them in both arithmetics, and every row is certain."""
+    """The logits have few levels, so that nearly every choice is a tie.
+
+    A bias of 0 keeps the ties in f32 and in float64, so every row is certain.
+    """
     for levels in (1, 2, 5):
         for v in [dict(E=e, K=k, SCORE=s) for (e, k), s in itertools.product(shapes(), ("softmax", "sigmoid"))] + list(grouped()):
             v = dict(v)
@@ -236,7 +248,7 @@ def bench():
               ("f32", 8192, 160, 6, "softmax", 8, 3), ("f32", 8192, 512, 10, "softmax", 1, 1)]
     for dtype, tokens, experts, k, score, groups, topk_groups in cases:
         biased = score == "sigmoid"
-        few = {"LANES": 32} if tokens <= 64 else {}  # what an engine specialises its decode graphs with
+        few = {"LANES": 32} if tokens <= 64 else {}  # as an engine specialises its decode graphs
         shape = dict(T=dtype, E=experts, K=k, SCORE=score, BIAS=biased, GROUPS=groups, TOPK_GROUPS=topk_groups)
         gate, default = kernel("topk_gate", **shape, **few), kernel("topk_gate", **shape)
 

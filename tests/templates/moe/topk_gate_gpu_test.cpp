@@ -28,7 +28,7 @@ struct Chosen {
   std::vector<int> ids;
 };
 
-/// One token, as the manifest says; logits without NaN or infinity.
+/// The expected result for one token by the manifest's definition. REQUIRES: finite logits.
 Chosen choose(const Gate& g, const float* logits, const std::vector<float>& bias, double scale) {
   std::vector<double> score, choice;
   const double largest = *std::max_element(logits, logits + g.experts);
@@ -70,8 +70,8 @@ Chosen choose(const Gate& g, const float* logits, const std::vector<float>& bias
 
 class TopkGateTest : public KernelTest {
  protected:
-  /// Both kernels on these logits: the same ids as the CPU, the reference's weights in double, the kernel's
-  /// in f32.
+  /// Runs both kernels on these logits, and expects the CPU's ids. The reference's weights are compared in
+  /// double, the kernel's in f32.
   void expect_right(const Gate& g, const std::vector<float>& logits, const std::vector<float>& bias) {
     const Pair k = get("topk_gate", {{"T", Dtype::f32},
                                      {"E", g.experts},

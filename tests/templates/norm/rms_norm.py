@@ -1,4 +1,6 @@
-"""rms_norm against float64, in the corners that `kiln run --check` does not draw, and beside PyTorch."""
+"""rms_norm against float64, in corner cases that `kiln run --check` does not draw; and
+its time beside PyTorch.
+"""
 import torch
 import torch.nn.functional as F
 
@@ -48,7 +50,7 @@ def test_large():
     x, w = normal(175000, 12288), normal(12288)
     out = Guarded(175000, 12288)
     kernel("rms_norm", T="bf16", H=12288)(out.view, x, w, 175000, 12288, 12288, EPS)
-    for first in (0, 87000, 174000):  # float64 of all of it would take 50 GB
+    for first in (0, 87000, 174000):  # float64 of all rows would take 50 GB
         part = slice(first, first + 1000)
         expect_close(out.view[part], reference(x[part], w), TOLERANCE["bf16"])
     assert not bool(out.view.isnan().any())
@@ -131,7 +133,8 @@ def test_fused_add():
                 total = x.double() + residual.view.double()
                 out = Guarded(33, h, dtype=dtype)
                 kernel("rms_norm", T=dtype, H=h, FUSED_ADD=True, GEMMA=gemma)(out.view, x, w, 33, h, h, EPS, residual.view, h)
-                # Of the rounded sum it would be 2.4e-3 in bf16: the sum is normalised as it is.
+                # The sum is normalised before it is rounded. After rounding the error
+                # would be 2.4e-3 in bf16.
                 expect_close(out.view, reference(total, w, gemma=gemma), {"bf16": 2e-3}.get(dtype, TOLERANCE[dtype]) if h > 64 else TOLERANCE[dtype], f"{dtype} H={h}")
                 expect_same_bits(residual.view, total.to(DTYPES[dtype]) if dtype != "f32" else total.float(), f"residual {dtype} H={h}")
                 out.check()

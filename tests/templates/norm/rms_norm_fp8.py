@@ -1,4 +1,4 @@
-"""rms_norm with OUT = e4m3: codes within one of float64 rounded once, under static scales."""
+"""rms_norm with OUT = e4m3 and static scales: codes differ by at most one from rounded float64."""
 import itertools
 
 import torch
@@ -18,7 +18,8 @@ def run(x, w, dtype, scale, residual=None, **parameters):
 
 
 def expect_within_one(out, want, scale, what):
-    """`want` in f64, before the division. Returns the share of codes that are one apart."""
+    """Compares with `want`, which is f64 before the division. Returns the share of codes that differ by one.
+    """
     apart = codes_apart(out.view.view(torch.uint8), exact(want, torch.ones(1, device="cuda") if scale is None else scale))
     assert int(apart.max()) <= 1, f"{what}: {int((apart > 1).sum())} codes are more than one from the exact one, {int(apart.max())} at most"
     out.check(what)

@@ -1,4 +1,6 @@
-"""softmax against float64, in the corners that `kiln run --check` does not draw, and beside PyTorch."""
+"""softmax against float64, in corner cases that `kiln run --check` does not draw; and
+its time beside PyTorch.
+"""
 import itertools
 
 import torch
@@ -22,7 +24,9 @@ def run(x, dtype="f32", temperature=1.0, out=None, temperatures=None, **paramete
 
 
 def tolerance(dtype, want):
-    """The manifest's, and what f16's subnormals cannot hold of small probabilities (as `kiln run --check` allows it)."""
+    """The manifest's tolerance, and the error of small probabilities in f16's subnormals, as
+    `kiln run --check` allows it.
+    """
     quantum = {"f16": 2.0**-24}.get(dtype, 0.0)
     return (TOLERANCE[dtype] ** 2 + (quantum / 12**0.5 / float(want.pow(2).mean().sqrt())) ** 2) ** 0.5
 
@@ -40,7 +44,9 @@ def test_every_dtype_and_width():
 
 
 def test_clusters():
-    """Blocks that share rows, down to parts of a row that are empty: the same bits in every run, in place, and of every row count."""
+    """Blocks share rows, down to empty parts of a row. The bits are the same in every run, in
+    place, and for any rows.
+    """
     most = {9: 16, 10: 16}.get(torch.cuda.get_device_capability()[0], 8 if torch.cuda.get_device_capability()[0] > 10 else 1)
     cases = [(dtype, h, {"CLUSTER": cluster, "THREADS": threads, **more}) for cluster in (2, 4, 8, 16) if cluster <= most
              for dtype, h, threads, more in (("f32", 32000, 1024, {}), ("bf16", 128256, 96, {}), ("f32", 1000, 64, {}), ("f16", 5001, 224, {"LOG": True}), ("bf16", 32008, 512, {"OUT": "f32"}))]

@@ -1,7 +1,8 @@
-"""fp8_quant and amax, byte for byte, in the corners that `kiln run --check` does not draw, and beside PyTorch.
+"""fp8_quant and amax, byte for byte, in corner cases that `kiln run --check` does not draw;
+and times beside PyTorch.
 
-The codes are those of a float32 division rounded to fp8, (x.float() / scale).to(float8): compared exactly. How far that is from the exact
-quotient, rounded once, is told: never more than one code.
+Codes must equal a float32 division rounded to fp8, (x.float() / scale).to(float8). The tests also print how
+many codes differ from the exact quotient, rounded once: never by more than one code.
 """
 import itertools
 
@@ -21,18 +22,22 @@ SANITIZE = ["fp8_quant T=bf16 H=7168 GROUP=128 rows=37", "fp8_quant T=f32 H=384 
 
 
 def to_fp8(y, out="e4m3"):
-    """Bytes of f32 values, saturated; every NaN is 0x7f."""
+    """The fp8 codes of f32 values, saturated; every NaN is 0x7f."""
     codes = y.clamp(-LARGEST[out], LARGEST[out]).to(TORCH[out]).view(torch.uint8)
     return torch.where(y.isnan(), 0x7F, codes.int()).to(torch.uint8)
 
 
 def divided(x, scale, out="e4m3"):
-    """f32 division (a double quotient rounded to f32 is the same), then fp8."""
+    """The codes of an f32 division, which equals a double quotient rounded to f32."""
     return to_fp8((x.double() / scale.double()).float(), out)
 
 
 def exact(x, scale, out="e4m3"):
-    """The quotient rounded once: through an f32 rounded to odd, which keeps on which side of a midpoint it lies."""
+    """The codes of the exact quotient, rounded once.
+
+    The quotient goes through an f32 that is rounded to odd, which keeps the side of a
+    midpoint that it lies on.
+    """
     q = x.double() / scale.double()
     f = q.float()
     bits = f.view(torch.int32)
@@ -42,7 +47,7 @@ def exact(x, scale, out="e4m3"):
 
 
 def codes_apart(a, b):
-    """Distance in codes, by element: 1 is a neighbour. NaN is apart from all but itself."""
+    """The distance in codes of each element; 1 is a neighbour. A NaN is far from every code but NaN."""
     def ordinal(c):
         c = c.int()
         return torch.where(c >= 128, 128 - c, c)
@@ -51,7 +56,10 @@ def codes_apart(a, b):
 
 
 def scale_of(amax, out="e4m3", pow2=False, eps=1e-10):
-    """f32, of amax in f64: max(amax, eps) / largest, correctly rounded; pow2: the least power of two that is not below the exact quotient."""
+    """The f32 scale for amax in f64: max(amax, eps) / largest, correctly rounded.
+
+    With pow2 it is the least power of two that is not below the exact quotient.
+    """
     q = amax.double().clamp(float(torch.tensor(eps, dtype=torch.float32)), FLOAT_MAX) / LARGEST[out]
     if not pow2:
         return q.float()
@@ -67,7 +75,11 @@ def magnitudes(x):
 
 
 class Quantised:
-    """One call: codes [rows, H] as bytes, scales in f32 (exponents of u8 taken apart), everything guarded. REQUIRES: rows > 0."""
+    """One call: codes [rows, H] as bytes, and scales in f32 (packed u8 exponents are
+    unpacked), in guarded memory.
+
+    REQUIRES: rows > 0.
+    """
 
     def __init__(self, x, scaling, group=0, dtype="bf16", scale=None, layout="row", out="e4m3", stride_out=None, **parameters):
         rows, h = x.shape
@@ -104,7 +116,9 @@ class Quantised:
 
 
 def expect_right(x, scaling, group=0, dtype="bf16", what="", scale=None, out="e4m3", **parameters):
-    """Codes and scales are exactly what they should be; the share of codes that are not the exact quotient's, none by more than one."""
+    """Expects the exact codes and scales. Returns the share of codes that differ from the exact
+    quotient's, by one at most.
+    """
     rows, h = x.shape
     q = Quantised(x, scaling, group, dtype, scale, out=out, **parameters)
     what = f"{what} {dtype} {rows} x {h} {scaling} {group} {parameters}"
@@ -155,7 +169,8 @@ def test_powers_of_two_are_exact():
         x = normal(65, 4096, dtype=d)
         x[:32] *= torch.exp2(torch.randint(-12, 12, (32, 1), device="cuda").float()).to(x.dtype)
         x[40] = torch.where(torch.rand(4096, device="cuda") < 0.1, 448.0, 1.0).to(x.dtype)  # amax / 448 is a power of two itself
-        x[41] = torch.where(torch.rand(4096, device="cuda") < 0.1, 450.0, 1.0).to(x.dtype)  # and just above
+        # amax / 448 is just above a power of two.
+        x[41] = torch.where(torch.rand(4096, device="cuda") < 0.1, 450.0, 1.0).to(x.dtype)
         share = expect_right(x, s, g, d, POW2=True)
         assert share == 0, "a product with a power of two is exact"
     x = torch.full((1, 128), 448.0, device="cuda")
@@ -181,7 +196,9 @@ def test_e5m2():
 
 
 def test_special_values():
-    """A NaN is 0x7f and decides over nothing; an infinity saturates and counts as the largest float; zeros keep their sign."""
+    """NaN is 0x7f and does not count for a scale. An infinity saturates and counts as the largest
+    float. Zeros keep their sign.
+    """
     for d, (s, g), pow2 in itertools.product(("f32", "f16", "bf16"), ALL, (False, True)):
         if s == "static" and pow2:
             continue
@@ -214,7 +231,7 @@ def test_static_scales_saturate():
 
 
 def test_every_value_of_16_bits():
-    """All f16 and all bf16, by group with amax of all kinds, and under a scale."""
+    """All f16 and all bf16 values, in groups with all kinds of amax, and with a static scale."""
     every = torch.arange(65536, device="cuda", dtype=torch.int32).to(torch.int16)
     for d in ("f16", "bf16"):
         x = every.view(DTYPES[d]).reshape(-1, 64)
@@ -230,7 +247,7 @@ def test_eps():
     out, scale = Guarded(5, 256, dtype="e4m3"), Guarded(5, 2, dtype="i32")
     kernel("fp8_quant", T="bf16", H=256, GROUP=128)(out.view, x, 5, 256, 256, None, scale.view, 2, 1, 1e-4 * 448)
     assert bool((scale.view.view(torch.float32) == scale_of(torch.full((5, 2), 0.0, device="cuda"), eps=1e-4 * 448)).all())
-    for pow2 in (False, True):  # no floor is one of 2^-100: a row of zeros has a scale that is normal, and codes of 0
+    for pow2 in (False, True):  # eps 0 means 2^-100: a row of zeros has a normal scale, and codes of 0
         x.zero_()
         kernel("fp8_quant", T="bf16", H=256, GROUP=128, POW2=pow2)(out.view, x, 5, 256, 256, None, scale.view, 2, 1, 0.0)
         found = scale.view.view(torch.float32)
@@ -357,7 +374,7 @@ def bench():
         for rows, h in sizes:
             k, n = kernel("fp8_quant", T="bf16", H=h, GROUP=g, SCALING=s), h // g if g else 1
             launches = {"kiln": lambda o, sc, x, k=k, n=n, rows=rows, h=h: k(o, x, rows, h, h, None, sc, n, 1)}
-            if h == 7168:  # torch.compile takes its time
+            if h == 7168:  # torch.compile is slow
                 launches["eager"] = lambda o, sc, x, f=theirs: f(x)
                 launches["compile"] = compiled(lambda o, sc, x, f=theirs: f(x))
             for label, peer in peers.get(f"fp8_{s}").items():  # (out, scales [rows, groups] f32, x)

@@ -1,4 +1,5 @@
-// fp8_quant, its reference and amax against the CPU: scales and codes bit for bit, the reference in double.
+// fp8_quant, its reference and amax against the CPU: scales and codes bit for bit, and
+// the reference in double.
 #include <algorithm>
 
 #include "templates/kernel_fixture.hpp"
@@ -14,7 +15,8 @@ double e4m3_value(int magnitude) {
   return exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
 }
 
-// The nearest of all finite codes, of two equally near ones the even one: saturates by itself.
+// The code of the nearest finite value; of two equally near codes the even one. It
+// saturates, as no code is larger.
 std::uint8_t e4m3_code(double v) {
   int best = 0;
   for (int code = 1; code <= 0x7e; ++code) {
@@ -33,8 +35,8 @@ float power_of_two_from(float scale) {
 
 class Fp8QuantTest : public KernelTest {
  protected:
-  // Spans of `span` elements share one of `scales`; all of them, where there is one scale. `null_scale`: as
-  // that of SCALING = static, it is not an output.
+  // Each span of `span` elements has one of `scales`; a single scale holds for all elements. `given` is the
+  // scale of SCALING = static in device memory; it is an input, and no scales are written then.
   void check(const std::vector<NamedValue>& named, int h, int span, const std::vector<std::uint16_t>& x,
              const std::vector<float>& scales, toolchain::CUdeviceptr given = 0,
              toolchain::CUdeviceptr amax = 0, int parts = 0) {
@@ -106,7 +108,7 @@ TEST_F(Fp8QuantTest, GroupsAndRowsAgreeWithTheCpu) {
 TEST_F(Fp8QuantTest, AGivenScaleSaturates) {
   for (const int h : {1, 7, 128, 5001, 7168}) {
     SCOPED_TRACE("H=" + std::to_string(h));
-    const DeviceArray scale(*driver_, std::vector<float>{0.005f});  // 448 of them are 2.24
+    const DeviceArray scale(*driver_, std::vector<float>{0.005f});  // 448 times the scale is 2.24
     check({{"T", Dtype::bf16}, {"H", h}}, h, h, random_bf16(static_cast<std::size_t>(kRows * h), 8), {0.005f},
           scale.address());
   }

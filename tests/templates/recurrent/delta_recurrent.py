@@ -1,4 +1,7 @@
-"""delta_recurrent against a float64 step loop in torch, and beside Flash Linear Attention's kernels (peers fla_delta_*, fla_gated_delta_*, fla_kda_*)."""
+"""delta_recurrent against a float64 step loop in torch; and its time beside Flash Linear Attention's kernels.
+
+Peers are fla_delta_*, fla_gated_delta_* and fla_kda_*.
+"""
 import itertools
 
 import torch
@@ -10,12 +13,15 @@ SANITIZE = ["delta_recurrent T=bf16 K=128 tokens=38 sequences=2 heads=2", "delta
             "delta_recurrent T=f16 K=256 GATE=key G=f16 tokens=4 sequences=4 heads=2",
             "delta_recurrent T=bf16 K=128 GATE=key L2NORM=true FOR=decode tokens=40 sequences=40 heads=8", "delta_recurrent T=bf16 K=128 FOR=prefill tokens=70 sequences=2 heads=2"]
 TOLERANCE = {"f32": 1e-5, "f16": 5e-4, "bf16": 2e-3}
-STATE = 1e-5  # f32, whatever T is
+STATE = 1e-5  # states are f32 for every T
 LENGTHS = (0, 15, 100, 300, 1200, 1599, 1800, 2000)
 
 
 class Data:
-    """The inputs of a call: `tokens` tokens of all sequences in one dimension, keys that keep a step stable, NaN wherever no input lies."""
+    """The inputs of a call, with `tokens` tokens of all sequences in one dimension.
+
+    The keys keep a step stable. Memory between inputs is NaN.
+    """
 
     def __init__(self, tokens, sequences, K, V=None, heads=2, value_heads=None, dtype="bf16", GATE="none", GATE_INPUT="log_decay", BETA="head", BETA_INPUT="plain", L2NORM=False,
                  G="f32", B=None, decay=-0.2, initial=True, cu_seqlens=None, strides=(None, None, None, None), shift=0, **parameters):
@@ -45,7 +51,9 @@ class Data:
         self.cu_seqlens = None if cu_seqlens is None else torch.tensor([0] + list(itertools.accumulate(cu_seqlens)), device="cuda")
 
     def run(self, first=0, last=None, initial="own", final=True, out=None, **parameters):
-        """Tokens first..last-1 of the only sequence, or all. Returns (out, final state), both guarded."""
+        """Runs tokens first..last-1 of the only sequence, or all tokens. Returns (out,
+        final state), both guarded.
+        """
         everything = first == 0 and last is None
         last = self.tokens if last is None else last
         out = out or Guarded(self.tokens, self.value_heads, self.V, dtype=self.dtype, strides=(self.strides[3], self.V, 1))
@@ -65,7 +73,7 @@ class Data:
                 "bounded": lambda: self.lower_bound * torch.sigmoid(g if rate is None else rate * g)}[self.forms["GATE_INPUT"]]()
 
     def want(self):
-        """(o, final states) in float64, step by step, as the formula has it."""
+        """(o, final states) in float64, step by step, by the formula."""
         group = self.value_heads // self.heads
         q, k, v = self.q.double(), self.k.double(), self.v.double()
         if self.forms["L2NORM"]:
@@ -110,7 +118,8 @@ def test_every_size_and_gate():
     for v in variants:
         prefetch("delta_recurrent", **Data(1, 1, **v).parameters)
     for v in variants:
-        # One token has too few outputs in bf16 for their roundings to average out: it is 32 sequences of them.
+        # The roundings of one token's few outputs in bf16 do not average out, so this runs
+        # 32 sequences of one token.
         for tokens, sequences in ((32, 32), (3, 3) if v["V"] > 32 else (30, 10), (66, 2)):
             Data(tokens, sequences, heads=1, value_heads=2, **v).expect_right()
 
@@ -139,7 +148,8 @@ def test_empty_sequences():
         expect_same_bits(state.view, data.initial if initial else torch.zeros_like(state.view))
         data.cu_seqlens = None
         expect_same_bits(data.run()[1].view, state.view)
-    kernel("delta_recurrent", T="bf16", K=64)(None, None, None, None, None, 0, 0, 1, 1, 64, 64, 64, 64)  # no sequence: nothing is launched
+    # Without sequences nothing is launched.
+    kernel("delta_recurrent", T="bf16", K=64)(None, None, None, None, None, 0, 0, 1, 1, 64, 64, 64, 64)
 
 
 def test_head_groups():
@@ -195,7 +205,9 @@ def test_zero_rows_are_normalised_to_zero():
 
 
 def test_chained_calls_are_one_long_call():
-    """Bit for bit, wherever it is cut: a step's arithmetic does not depend on its place in a block of steps."""
+    """Any cut gives the same bits: a step's arithmetic does not depend on its
+    place in a block of steps.
+    """
     for gate, K, dtype in (("none", 128, "bf16"), ("head", 64, "f32"), ("key", 60, "bf16"), ("key", 256, "f16")):
         data = Data(200, 1, K, GATE=gate, L2NORM=True, dtype=dtype)
         want, end = data.run()
@@ -208,12 +220,15 @@ def test_chained_calls_are_one_long_call():
 
 
 def test_decode_in_a_graph():
-    """200 steps captured, each with the state of the one before, in place: the same bits as one prefill."""
+    """200 captured steps, each with the state of the previous step, in place: the bits
+    are those of one prefill.
+    """
     for gate in ("none", "head", "key"):
         data = Data(200, 1, 128, GATE=gate, L2NORM=True, heads=4, value_heads=8)
         want, end = data.run()
         out, state = Guarded(data.tokens, data.value_heads, data.V, dtype=data.dtype), data.initial.clone()
-        data.run(0, 1, initial=state.clone(), final=state.clone(), out=out)  # loaded before the capture
+        # Loads the kernel before the capture.
+        data.run(0, 1, initial=state.clone(), final=state.clone(), out=out)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for t in range(data.tokens):
@@ -258,7 +273,7 @@ def test_strides_and_misaligned_views():
 
 
 def test_a_long_sequence():
-    """131072 tokens; the float64 loop in blocks of 512 steps, captured."""
+    """131072 tokens. The float64 loop runs in captured blocks of 512 steps."""
     tokens, block = 131072, 512
     for gate in ("none", "key"):
         data = Data(tokens, 1, 64, heads=2, GATE=gate, L2NORM=True, decay=-0.01)
@@ -266,7 +281,7 @@ def test_a_long_sequence():
         part = Data(block, 1, 64, heads=2, GATE=gate, L2NORM=True)
         part.initial = torch.empty_like(data.initial, dtype=torch.float64)
         sources = [(getattr(part, n), getattr(data, n)) for n in ("q", "k", "v", "beta", "g") if getattr(data, n) is not None]
-        part.want()  # workspaces of the products, before the capture
+        part.want()  # allocates the products' workspaces before the capture
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             got, states = part.want()
@@ -316,13 +331,16 @@ FLA = {"none": "delta", "head": "gated_delta", "key": "kda"}
 
 
 def bench():
-    """Decode (one token each, the state in place), short and long prefill. H: heads of q and k, HV: of v and of the states."""
+    """Decode (one token each, states in place), short and long prefill. H is heads of q and
+    k, HV of v and the states.
+    """
     decode = [(b, 1, h, hv, gate) for gate in FLA for h, hv in ((32, 32), (16, 32)) for b in (1, 4, 8, 32, 128) if h == hv or gate != "none"]
     prefill = [(4, 2048, 16, 16, gate) for gate in FLA] + [(8, 64, 32, 32, gate) for gate in FLA] + [(1, 4096, 16, 16, gate) for gate in FLA] + [(8, 4096, 32, 32, "head")]
     for b, t, h, hv, gate in decode + prefill:
         K = V = 128
         norm = gate != "none"
-        ways = {"kiln": "decode" if t == 1 else "any" if t < 256 else "prefill"}  # FOR; beside it what an engine gets that says nothing
+        # Values of FOR. The second one is what an engine gets that does not set FOR.
+        ways = {"kiln": "decode" if t == 1 else "any" if t < 256 else "prefill"}
         ways.update({"kiln FOR=any": "any"} if ways["kiln"] != "any" else {"kiln FOR=decode": "decode"})
 
         def make(b=b, t=t, h=h, hv=hv, gate=gate):

@@ -1,6 +1,5 @@
-// delta_recurrent and its reference against a step loop in double on the CPU, at small sizes; the formula is
-// the manifest's, written once more from the papers' recurrence, so that a misreading that kernel and
-// reference share is found.
+// delta_recurrent and its reference against a step loop in double on the CPU, at small sizes. The loop is
+// written from the papers' recurrence, so that a misreading that kernel and reference share is found.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +18,7 @@ struct Case {
 
 class DeltaRecurrentTest : public KernelTest {
  protected:
-  const std::vector<std::int64_t> bounds_ = {0, 0, 1, 18, 18, 27};  // of five sequences, two of them empty
+  const std::vector<std::int64_t> bounds_ = {0, 0, 1, 18, 18, 27};  // five sequences, two of them empty
   const int sequences_ = static_cast<int>(bounds_.size()) - 1, tokens_ = static_cast<int>(bounds_.back());
 
   struct Inputs {

@@ -1,6 +1,7 @@
-"""The mixing functions of an RWKV7 block through kiln, end to end against float64 in torch: time mix and channel mix, without their matrix products.
+"""The time mix and the channel mix of an RWKV7 block through kiln, end to end against float64 in torch.
 
-What the products would make of the mixes is taken as it is: r, k, v of their mixes, w, a and g of theirs through the activations of a layer.
+Matrix products are left out: r, k and v are their mixes, and w, a and g are their mixes
+after a layer's activations.
 """
 import torch
 
@@ -17,12 +18,12 @@ def weights(dtype="bf16"):
 
 
 def activations(w, a, g):
-    """In T, as a layer of torch has them."""
+    """The activations in the dtype of their inputs, as in a layer of torch."""
     return -0.6065306597126334 * torch.sigmoid(w), torch.sigmoid(a), torch.sigmoid(g)
 
 
 class Kiln:
-    """A block's state is three buffers, replaced in place by decode (length 1)."""
+    """A block. Its state is three buffers, which decode (length 1) replaces in place."""
 
     def __init__(self, batch, p):
         self.batch, self.p = batch, p
@@ -50,7 +51,9 @@ class Kiln:
 
 
 def expected(x, p):
-    """The whole of x [B, T, WIDTH] from zero states, in float64; w, a and g rounded as in Kiln."""
+    """The block's result for all of x [B, T, WIDTH] from zero states, in float64. w, a and
+    g are rounded as in Kiln.
+    """
     p = {name: t.double() for name, t in p.items()}
     batch, length, _ = x.shape
 

@@ -11,7 +11,7 @@ class Rwkv7Test : public KernelTest {
   static double at(const std::vector<std::uint16_t>& x, std::size_t i) {
     return static_cast<double>(bf16_to_float(x[i]));
   }
-  /// One output of the kernel and one of its reference.
+  /// An output of the kernel, and the same output of its reference.
   struct Written {
     Written(const toolchain::Driver& driver, std::size_t n)
         : half(driver, std::vector<std::uint16_t>(n, 0xffff)), full(driver, std::vector<double>(n, NAN)) {}

@@ -1,4 +1,4 @@
-"""rwkv7_kprep against float64, and beside PyTorch and Flash Linear Attention."""
+"""rwkv7_kprep against float64; and its time beside PyTorch and Flash Linear Attention."""
 import itertools
 
 import torch
@@ -11,13 +11,13 @@ SANITIZE = ["rwkv7_kprep T=bf16 D=64 tokens=37 heads=3 WITH_B=true", "rwkv7_kpre
 
 
 def inputs(tokens, heads, d, dtype="bf16"):
-    """k, a, k_k, k_a"""
+    """Random k, a, k_k, k_a."""
     return (normal(tokens, heads, d, dtype=dtype), torch.rand(tokens, heads, d, device="cuda").to(DTYPES[dtype]), normal(heads, d, dtype=dtype),
             (torch.rand(heads, d, device="cuda") + 0.5).to(DTYPES[dtype]))
 
 
 def reference(k, a, k_k, k_a, eps=1e-6):
-    """k', kk, b"""
+    """k', kk and b in float64."""
     k, a, k_k, k_a = (t.double() for t in (k, a, k_k, k_a))
     kk = k * k_k
     kk = kk * torch.rsqrt(kk.pow(2).sum(-1, keepdim=True) + eps)
@@ -39,7 +39,9 @@ def compare(x, dtype, what, eps=1e-6, **parameters):
 
 
 def conditioned_inputs(tokens, heads, d, dtype):
-    """Inputs whose k' is not what is left of two terms that cancel: with one number, its relative error would be of any size."""
+    """Inputs whose k' is not the rest of two terms that cancel: the relative error of
+    such a rest has no bound.
+    """
     while True:
         x = inputs(tokens, heads, d, dtype)
         k, a, _, k_a = (t.double() for t in x)
@@ -140,7 +142,7 @@ def eager(k, a, k_k, k_a):
 
 
 def bench():
-    """Peer "fla_kprep": called with k, a, k_k, k_a; its l2norm and key update, kk * a in torch."""
+    """Peer "fla_kprep" is called with k, a, k_k, k_a: its l2norm and key update, and kk * a in torch."""
     for tokens, heads, d in ((1, 32, 64), (8, 32, 64), (64, 32, 64), (512, 32, 64), (4096, 32, 64), (32768, 32, 64), (32768, 16, 128)):
         launches = {}
         for label, parameters in {"": {}, " TOKENS=2": dict(TOKENS=2)}.items():

@@ -1,4 +1,4 @@
-"""rwkv7_out against float64, and beside PyTorch and Flash Linear Attention."""
+"""rwkv7_out against float64; and its time beside PyTorch and Flash Linear Attention."""
 import itertools
 
 import torch
@@ -12,7 +12,7 @@ SANITIZE = ["rwkv7_out T=bf16 D=64 tokens=37 heads=3", "rwkv7_out T=f32 D=100 to
 
 
 def inputs(tokens, heads, d, dtype="bf16"):
-    """o, r, k, v, g, r_k"""
+    """Random o, r, k, v, g, r_k."""
     return (*(normal(tokens, heads, d, dtype=dtype) for _ in range(5)), normal(heads, d, dtype=dtype, scale=0.1))
 
 
@@ -140,7 +140,9 @@ def eager(o, r, k, v, g, r_k, weight, bias, norm):
 
 
 def bench():
-    """Peer "fla_out": called with o, r, k, v, g, r_k, weight, bias, norm (False: without its group norm), eps."""
+    """Peer "fla_out" is called with o, r, k, v, g, r_k, weight, bias, norm (False:
+    without its group norm), eps.
+    """
     for tokens, heads, d, norm in ((1, 32, 64, True), (64, 32, 64, False), (64, 32, 64, True), (512, 32, 64, True), (4096, 32, 64, True), (32768, 32, 64, False), (32768, 32, 64, True),
                                    (32768, 16, 128, True)):
         launches = {}

@@ -1,4 +1,7 @@
-"""rwkv7_shift_mix against float64: sequence boundaries and caches, every number of outputs; and beside Flash Linear Attention's two kernels."""
+"""rwkv7_shift_mix against float64: sequence boundaries, caches, every number of outputs.
+
+Its time is compared with Flash Linear Attention's two kernels.
+"""
 import itertools
 
 import torch
@@ -12,7 +15,9 @@ SANITIZE = ["rwkv7_shift_mix T=bf16 D=768 sequences=3 length=17", "rwkv7_shift_m
 
 
 def reference(x, mu, lengths, cache=None):
-    """x [tokens, D] of sequences of `lengths` -> mixes [OUTPUTS, tokens, D] and the new cache, in float64."""
+    """The mixes [OUTPUTS, tokens, D] and the new cache in float64, of x [tokens, D]
+    with sequences of `lengths`.
+    """
     x, mu = x.double(), mu.double()
     before, last, begin = torch.zeros_like(x), torch.zeros(len(lengths), x.shape[1], dtype=torch.float64, device="cuda"), 0
     for n, length in enumerate(lengths):
@@ -70,7 +75,9 @@ def test_variable_lengths():
 
 
 def test_the_new_cache_is_of_each_sequence():
-    """Not the last row of the batch, as in Flash Linear Attention's channel mixing."""
+    """The cache has the last row of each sequence. Flash Linear Attention's channel mixing
+    takes the batch's last row.
+    """
     x, mu = normal(12, 64), torch.rand(1, 64, device="cuda").to(torch.bfloat16)
     _, last = run(x, mu, 3, 4)
     expect_same_bits(last.view, x[[3, 7, 11]])
@@ -153,7 +160,8 @@ def eager(x, mu, cache, batch, length):
 
 
 def bench():
-    """Peer "fla_shift_mix": called with x [B, T, D], mu [OUTPUTS, D], cache [B, D]; shift, then mix."""
+    """Peer "fla_shift_mix" is called with x [B, T, D], mu [OUTPUTS, D], cache [B, D]. It shifts, then mixes.
+    """
     for batch, length, d, outputs in ((1, 1, 2048, 6), (8, 1, 2048, 6), (64, 1, 2048, 6), (64, 1, 4096, 6), (8, 64, 2048, 6), (1, 4096, 2048, 6), (8, 4096, 2048, 6), (8, 4096, 2048, 5),
                                       (8, 4096, 2048, 1), (8, 4096, 4096, 6)):
         tokens = batch * length

@@ -1,4 +1,8 @@
-"""wkv7_recurrent against a float64 step loop: lengths, head sizes, states over calls, gates near their limits; and beside Flash Linear Attention."""
+"""wkv7_recurrent against a float64 step loop: lengths, head sizes, states over calls,
+gates near their limits.
+
+Its time is compared with Flash Linear Attention.
+"""
 import itertools
 
 import torch
@@ -6,7 +10,7 @@ import torch
 from harness import (DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch)
 
 TOLERANCE = {"f32": 2e-5, "f16": 5e-4, "bf16": 2e-3}
-STATE = 2e-5  # of states, which are f32 for every T
+STATE = 2e-5  # states are f32 for every T
 
 SANITIZE = ["wkv7_recurrent T=bf16 K=64 sequences=2 length=37 heads=3", "wkv7_recurrent T=bf16 K=64 FORM=kk_a VARLEN=true sequences=9 length=70 heads=2",
             "wkv7_recurrent T=f32 K=60 V=100 sequences=2 length=19 heads=2", "wkv7_recurrent T=f16 K=128 W=f32 sequences=3 length=1 heads=4",
@@ -15,7 +19,7 @@ SANITIZE = ["wkv7_recurrent T=bf16 K=64 sequences=2 length=37 heads=3", "wkv7_re
 
 
 def reference(r, w, k, v, a, b, scale=1.0, state=None):
-    """[B, T, H, K or V] -> o and the state [B, H, K, V], a token at a time in float64."""
+    """o and the final state [B, H, K, V] in float64, token by token. Inputs are [B, T, H, K or V]."""
     batch, length, heads, size = k.shape
     s = torch.zeros(batch, heads, size, v.shape[-1], dtype=torch.float64, device="cuda") if state is None else state.double().clone()
     o = torch.empty(*v.shape, dtype=torch.float64, device="cuda")
@@ -28,7 +32,7 @@ def reference(r, w, k, v, a, b, scale=1.0, state=None):
 
 
 def inputs(batch, length, heads, size, value_size=None, dtype="bf16", w_dtype=None):
-    """As RWKV7 makes them: kk of length 1, the learning rate a in (0, 1), w in (-0.6066, 0)."""
+    """Inputs as RWKV7 makes them: kk of length 1, the learning rate a in (0, 1), w in (-0.6066, 0)."""
     x = {name: normal(batch, length, heads, size, dtype=dtype) for name in "rk"}
     x["v"] = normal(batch, length, heads, value_size or size, dtype=dtype)
     x["w"] = (-0.6065306597 * torch.sigmoid(torch.randn(batch, length, heads, size, device="cuda") * 2)).to(DTYPES[w_dtype or dtype])
@@ -38,12 +42,18 @@ def inputs(batch, length, heads, size, value_size=None, dtype="bf16", w_dtype=No
 
 
 def forms(x):
-    """a and b of the recurrence in float64, for reference(); kk_a multiplies in f32 or better."""
+    """The recurrence's inputs for reference(), with a and b in float64, as FORM kk_a
+    multiplies in f32 or better.
+    """
     return dict(r=x["r"], w=x["w"], k=x["k"], v=x["v"], a=-x["kk"].double(), b=x["kk"].double() * x["a"].double())
 
 
 def run(x, form="kk_a", dtype="bf16", state=None, scale=None, cu_seqlens=None, final=None, o=None, sequences=None, **parameters):
-    """-> o and final state, guarded. form "a_b": x["a"] and x["b"] are the recurrence's own. `final` False: null."""
+    """o and the final state in guarded memory. With form "a_b", x["a"] and x["b"] are a
+    and b of the recurrence.
+
+    `final` False passes a null final state.
+    """
     batch, length, heads, size = x["k"].shape
     value_size = x["v"].shape[-1]
     n = len(cu_seqlens) - 1 if cu_seqlens is not None else batch
@@ -113,7 +123,7 @@ def test_slow_decay_over_many_tokens():
     for level in (-1e-3, -1e-4, -1e-5, -1e-6, 0.0):
         x = inputs(1, 20000, 2, 64, dtype="f32")
         x["w"] = torch.full_like(x["w"], level)
-        x["kk"] = x["kk"] * 0.1  # so that the decay is what makes the state forget
+        x["kk"] = x["kk"] * 0.1  # so that mainly the decay makes the state forget
         o, ht = run(x, "kk_a", "f32")
         want, state = reference(**forms(x))
         expect_close(o.view, want, 2e-3, f"w={level}")
@@ -162,7 +172,8 @@ def test_variable_lengths():
                 expect_same_bits(o.view[:, begin:end], alone.view, f"{lengths}[{n}] alone")
                 expect_same_bits(ht.view[n:n + 1], alone_state.view, f"{lengths}[{n}] alone: state")
                 expect_close(ht.view[n:n + 1], want_state[n:n + 1], STATE, f"{lengths}[{n}]: state")
-            expect_close(o.view, want, TOLERANCE["bf16"], f"{lengths}")  # all at once: the roundings of one token's 192 outputs alone may average above it
+            # All tokens at once, as the error of one token's 192 outputs may exceed the tolerance.
+            expect_close(o.view, want, TOLERANCE["bf16"], f"{lengths}")
             o.check(f"{lengths}")
             ht.check(f"{lengths}: state")
 
@@ -193,7 +204,7 @@ def test_decode_in_place():
 
 
 def test_any_batch_gives_the_same_bits():
-    """Few sequences are spread over smaller blocks; the arithmetic is the same."""
+    """Few sequences are spread over smaller blocks. The arithmetic is the same."""
     for length in (1, 20):
         x = inputs(150, length, 8, 64)
         o, ht = run(x)
@@ -287,7 +298,10 @@ def eager(o, state, r, w, k, v, kk, a):
 
 
 def bench():
-    """Peers "fla_wkv7_recurrent" and, from 64 tokens on, "fla_wkv7_chunk": called with r, w, k, v, kk, a, initial_state."""
+    """Peers are "fla_wkv7_recurrent" and, from 64 tokens on, "fla_wkv7_chunk".
+
+    They are called with r, w, k, v, kk, a, initial_state.
+    """
     cases = [(b, 1, 32, 64, 0.0) for b in (1, 4, 8, 16, 32, 64, 128, 256)] + [(8, 1, 16, 128, 0.0), (64, 1, 16, 128, 0.0)]
     cases += [(8, 64, 32, 64, 113.0), (1, 64, 32, 64, 0.0), (8, 4096, 32, 64, 1670.0), (1, 4096, 32, 64, 951.0), (32, 1024, 32, 64, 0.0)]
     for batch, length, heads, size, bar_us in cases:

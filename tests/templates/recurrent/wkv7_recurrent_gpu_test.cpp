@@ -1,5 +1,5 @@
-// wkv7_recurrent and its reference against a step loop on the CPU: both forms, both kinds of lengths, states
-// in and out.
+// wkv7_recurrent and its reference against a step loop on the CPU: both forms, fixed and variable lengths,
+// initial and final states.
 #include "templates/kernel_fixture.hpp"
 
 namespace kiln::testing::wkv7_recurrent {
@@ -9,7 +9,7 @@ constexpr int kHeads = 2;
 
 std::vector<double> wide(const std::vector<float>& in) { return {in.begin(), in.end()}; }
 
-/// bf16 between low and high.
+/// Random bf16 values between low and high.
 std::vector<std::uint16_t> uniform_bf16(std::size_t n, float low, float high, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> uniform(low, high);
