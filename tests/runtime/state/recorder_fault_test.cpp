@@ -36,8 +36,7 @@ TEST_F(RecorderTest, ATornEndIsHealedByTheNextWriterWhereverItWasTorn) {
     EXPECT_TRUE(notes.ignored.empty() || !cut_in_a_line) << size;
   }
   for (const std::size_t size : {std::size_t{1}, std::size_t{8}, first - 20, first + 5, whole.size() - 30}) {
-    std::string torn =
-        whole.substr(0, size) + std::string(4096, '\0');  // the size was stored before the data
+    std::string torn = whole.substr(0, size) + std::string(4096, '\0');  // the size was stored first
     base::write_file(file_, torn);
     Recorder recorder(file_);
     record(recorder, 3);

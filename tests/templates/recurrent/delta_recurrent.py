@@ -220,9 +220,7 @@ def test_chained_calls_are_one_long_call():
 
 
 def test_decode_in_a_graph():
-    """200 captured steps, each with the state of the previous step, in place: the bits
-    are those of one prefill.
-    """
+    """200 captured steps, each with the state of the previous step, in place, give the bits of one prefill."""
     for gate in ("none", "head", "key"):
         data = Data(200, 1, 128, GATE=gate, L2NORM=True, heads=4, value_heads=8)
         want, end = data.run()
@@ -339,7 +337,7 @@ def bench():
     for b, t, h, hv, gate in decode + prefill:
         K = V = 128
         norm = gate != "none"
-        # Values of FOR. The second one is what an engine gets that does not set FOR.
+        # Values of FOR: the suitable one, and for comparison "any", which is the default for engines.
         ways = {"kiln": "decode" if t == 1 else "any" if t < 256 else "prefill"}
         ways.update({"kiln FOR=any": "any"} if ways["kiln"] != "any" else {"kiln FOR=decode": "decode"})
 
