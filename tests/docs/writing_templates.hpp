@@ -11,17 +11,16 @@ struct WorkedExample {
   std::vector<std::string> commands;        ///< "kiln lint ...", in order
 };
 
-/// The example's texts, which the page has before its grammar.
+/// The example is all code of the page. The grammar has a page of its own.
 inline WorkedExample worked_example() {
   const std::string page = read_source("docs/guide/write-a-template.md");
-  const std::string steps = page.substr(0, page.find("\n## The manifest\n"));
-  const auto cpp = blocks(steps, "cpp"), toml = blocks(steps, "toml");
+  const auto cpp = blocks(page, "cpp"), toml = blocks(page, "toml");
   WorkedExample out;
   EXPECT_EQ(cpp.size(), 3u);
   if (cpp.size() != 3) return out;
   out.kernel = cpp[0], out.reference = cpp[1], out.call = cpp[2];
   for (const std::string& part : toml) out.manifest += part + '\n';
-  for (const std::string& block : blocks(steps, "console")) {
+  for (const std::string& block : blocks(page, "console")) {
     std::istringstream lines(block);
     for (std::string line; std::getline(lines, line);)
       if (line.rfind("$ ", 0) == 0) out.commands.push_back(line.substr(2));
