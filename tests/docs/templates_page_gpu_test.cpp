@@ -1,4 +1,4 @@
-// The commands of docs/templates.md on a GPU: every shipped template gives the results of its reference.
+// The commands of docs/reference/templates.md on a GPU: every shipped template gives the results of its reference.
 #include "docs/run_commands.hpp"
 #include "tools/on_gpu.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 class TemplatesPageOnGpu : public OnGpu<KilnCompiler> {};
 
 TEST_F(TemplatesPageOnGpu, EachCommandChecksAndTimes) {
-  const auto commands = run_commands(read_source("docs/templates.md"));
+  const auto commands = run_commands(read_source("docs/reference/templates.md"));
   EXPECT_FALSE(commands.empty());
   for (const Arguments& words : commands) {
     const Finished done = kiln(words, {{"KILN_TEMPLATE_PATH", ""}, {"KILN_LIBCUDA", "libcuda.so.1"}});

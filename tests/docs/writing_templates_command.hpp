@@ -1,4 +1,4 @@
-// The worked example of docs/writing-templates.md in the place where the page puts it,
+// The worked example of docs/guide/write-a-template.md in the place where the page puts it,
 // and the page's commands.
 #pragma once
 

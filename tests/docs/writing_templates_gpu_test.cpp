@@ -1,4 +1,4 @@
-// The worked example of docs/writing-templates.md on a GPU: it gives the results of its reference.
+// The worked example of docs/guide/write-a-template.md on a GPU: it gives the results of its reference.
 #include "docs/writing_templates_command.hpp"
 #include "tools/on_gpu.hpp"
 

@@ -1,4 +1,4 @@
-// The worked example of docs/writing-templates.md: the printed files are clean and compile for every arch,
+// The worked example of docs/guide/write-a-template.md: the printed files are clean and compile for every arch,
 // and the commands do what the page says.
 #include "docs/writing_templates_command.hpp"
 

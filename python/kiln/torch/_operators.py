@@ -1,7 +1,7 @@
 """The shipped templates as operators. Annotations are the schema; a body has shapes and launch (_registry).
 
 A body passes the template's parameters as a tuple, in the order of `parameters`, then the arguments in the
-manifest's order (docs/templates.md). None in the tuple, and a tuple that ends early, mean defaults.
+manifest's order (docs/reference/templates.md). None in the tuple, and a tuple that ends early, mean defaults.
 
 Contracts that all operators share:
 - Tensors lie on one CUDA device. Results are new tensors on it, but for inputs that the schema mutates.
