@@ -150,7 +150,7 @@ def _paragraphs(rows: list[str], first: int) -> list[tuple[int, str]]:
             close()  # a line of code in an example
         elif not bare or re.fullmatch(r"[-=*_|:. \t]+", bare):
             close()
-        elif not current and len(row) - len(row.lstrip()) >= max(indent, 1) + 4 and offset > 0 and not _LIST_ITEM.match(row):
+        elif not current and len(row) - len(row.lstrip()) >= indent + 4 and offset > 0 and not _LIST_ITEM.match(row):
             continue  # an indented code block
         elif bare.startswith("|"):
             close()

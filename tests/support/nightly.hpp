@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-/// Whether this is the nightly run: KILN_NIGHTLY is set.
+/// True in the nightly run, which sets KILN_NIGHTLY.
 inline bool nightly() { return std::getenv("KILN_NIGHTLY") != nullptr; }
 
 }  // namespace kiln
