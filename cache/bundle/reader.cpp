@@ -76,7 +76,7 @@ std::optional<cache::Record> ContentReader::next() {
     read_end();
     return std::nullopt;
   }
-  if (mark != kEntryMark) throw Refused("what follows is neither an entry nor the end");
+  if (mark != kEntryMark) throw Refused("neither an entry nor the end mark stands where one of them must be");
   cache::Record record;
   for (Digest* half : {&record.key.specialisation, &record.key.toolchain})
     half->bytes = number<decltype(half->bytes)>();
@@ -96,7 +96,7 @@ std::optional<cache::Record> ContentReader::next() {
 ContentDigest ContentReader::take_digest(const std::string& of) {
   const auto digest = hash_.digest<kContentDigestBytes>();
   if (!(number<decltype(digest.bytes)>() == digest.bytes))
-    throw Refused(of + " does not have the digest that it states");
+    throw Refused(of + " does not match the digest that the bundle states for it");
   return digest;
 }
 

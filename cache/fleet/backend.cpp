@@ -12,7 +12,7 @@ class NoUpkeep : public Upkeep {
   Outcome reach(const Digest&) override { return {}; }
   MissedPage missed(const std::string&, std::size_t) override {
     MissedPage out;
-    out.fault = Fault::refused, out.detail = "a tier of this kind does not tell which rows were missed";
+    out.fault = Fault::refused, out.detail = "a tier of this kind cannot list the kernels that were missed";
     return out;
   }
   std::string missed_removal() const override { return {}; }

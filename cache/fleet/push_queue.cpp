@@ -89,7 +89,7 @@ void PushQueue::write(Push& push) noexcept try {
       const std::lock_guard lock(own.mutex);
       own.last = outcome;
     }
-    context_->warn(outcome.fault, " takes no entries from this node: ", outcome.detail);
+    context_->warn(outcome.fault, " cannot be written by this node: ", outcome.detail);
     return;
   }
   ++context_->counts->remote_puts;
@@ -184,7 +184,8 @@ void PushQueue::write_rows(Own& own, std::unique_lock<std::mutex>& lock) noexcep
         if (outcome)
           ++context_->counts->remote_reported;
         else
-          context_->warn(outcome.fault, " takes no reports of this node: ", outcome.detail);
+          context_->warn(outcome.fault,
+                         " does not store this node's reports of missing kernels: ", outcome.detail);
         ++sent;
       }
       works = works && sent == some.size();

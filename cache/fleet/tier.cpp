@@ -127,7 +127,7 @@ Tier::Reply Tier::ask(const Ask& ask) noexcept try {
     return out;
   }
   if (first.rejection) count_rejected(counts, *first.rejection);
-  context.warn(first.fault, " gives nothing to this node: ", first.detail);
+  context.warn(first.fault, " cannot be read by this node: ", first.detail);
   out.absent = first.fault == Fault::none;
   Fault fault = first.fault;
   // A rejected entry is replaced by the node that compiles the key next. A server that has just failed is not
@@ -147,7 +147,7 @@ std::optional<PublishedRecord> Tier::find(const Find& find) noexcept try {
   const auto listed = backend().list({&find.specialisation, 1}, base::Deadline::never());
   if (listed.empty() || !listed.front()) {
     const Outcome out = listed.empty() ? Outcome{Fault::no_memory} : Outcome(listed.front());
-    context.warn(out.fault, " gives nothing to this node: ", out.detail);
+    context.warn(out.fault, " cannot be read by this node: ", out.detail);
     count_miss(counts, out.fault);
     return std::nullopt;
   }

@@ -71,7 +71,8 @@ class Look {
     const std::vector<std::int64_t> flights = locks_held(fd.get(), 0, kSlotMark);
     for (const std::int64_t offset : flights)
       if (!said.contains(offset)) add_unnamed(lock_path, offset);
-    if (empty && !flights.empty()) out_.unseen.push_back(board_path + ": it has no entries");
+    if (empty && !flights.empty())
+      out_.unseen.push_back(board_path + ": it has no entry for a compile whose lock is held");
     for (const std::int64_t offset : locks_held(fd.get(), kFirstSlot, kFirstSlot + kMostSlots))
       out_.slots.push_back(static_cast<int>(offset - kFirstSlot));
     out_.caller_waits |= RangeLock::excluded(fd.get(), kSlotMark, RangeLock::Mode::exclusive);

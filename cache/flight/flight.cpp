@@ -66,7 +66,7 @@ std::shared_ptr<FlightFile> FlightFile::open(const FlightPlaces& places) {
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
     }
   }
-  throw Error(Errc::io, reasons.empty() ? "no directory for a lock file" : reasons);
+  throw Error(Errc::io, reasons.empty() ? "there is no directory for a lock file" : reasons);
 }
 
 std::string FlightFile::path() {

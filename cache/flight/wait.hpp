@@ -108,7 +108,7 @@ class FlightFile::Wait {
       whom = now->who() + ", which has been compiling " + now->subject + " for " + seconds + " s (key " +
              key_.hex() + ")";
     }
-    base::warn("waiting for 2 s for " + whom + "; lock " + candidate_.path);
+    base::warn("still waiting after 2 s for " + whom + "; lock " + candidate_.path);
   }
 
   const Key key_;

@@ -98,7 +98,7 @@ void refuse_foreign_links(const std::string& path) {
       continue;
     }
     if (st.st_uid != 0 && st.st_uid != ::geteuid())
-      refuse(here, "a symlink of uid " + std::to_string(st.st_uid) + ", who is neither root nor this user");
+      refuse(here, "a symlink of uid " + std::to_string(st.st_uid) + ", which is neither root nor this user");
     if (++links > kLinkLimit) refuse(path, "too many symlinks");
     const std::string target = link_target(here);
     if (target.starts_with('/')) walked.clear();
@@ -108,9 +108,10 @@ void refuse_foreign_links(const std::string& path) {
 
 void refuse_network(const std::string& directory) {
   if (const Filesystem found = filesystem_of(directory); found.network)
-    refuse(directory, "lies on " + found.name +
-                          ", a network filesystem, whose locks and mappings are not to be trusted; use a "
-                          "directory on a local one");
+    refuse(directory,
+           "lies on " + found.name +
+               ", a network filesystem, whose locks and mappings are not reliable; use a directory on a "
+               "local filesystem");
 }
 
 std::string private_name() { return "kiln-" + std::to_string(::geteuid()); }
@@ -148,7 +149,7 @@ void check_own_store(const std::string& directory) {
 }
 
 void check_layer(const std::string& directory) {
-  if (!directory.starts_with('/')) refuse(directory, "a layer is an absolute path");
+  if (!directory.starts_with('/')) refuse(directory, "the path of a layer must be absolute");
   refuse_foreign_links(directory + "/v1/data.mdb");
   check_trusted(directory, S_IFDIR);
   check_trusted(directory + "/v1", S_IFDIR);

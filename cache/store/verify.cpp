@@ -49,7 +49,7 @@ void verify_pages(StoreFile& file, Verified& out) {
   struct stat st {};
   if (::stat(file.path.c_str(), &st) == 0 && (st.st_mode & S_ISVTX) != 0)
     out.damaged.push_back(
-        {{}, "a write to it failed earlier; the next put moves its entries to a fresh file"});
+        {{}, "an earlier write to the file failed; the next put moves its entries to a fresh file"});
   for (const bool again : {true, false}) {
     const auto reading = enter(file);
     out.bytes = reading->pages().snapshot().bytes();
@@ -65,7 +65,7 @@ void verify_pages(StoreFile& file, Verified& out) {
 std::string damage_of(const PageFile& pages, const Key& key) try {
   Buffer encoded;
   const bool whole = copy_record(pages, key, encoded) == Copied::complete && is_intact(encoded.view());
-  return whole ? "" : "its bytes do not have their checksum";
+  return whole ? "" : "its bytes do not match its checksum";
 } catch (const Damaged& damage) {
   return damage.what();
 }

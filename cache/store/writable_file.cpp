@@ -66,7 +66,7 @@ std::optional<std::uint64_t> WritableFile::make_room(std::uint64_t live_bytes, b
 
 std::string WritableFile::heal(const std::string& why, ino_t seen, base::Deadline deadline) {
   if (base::Clock::now().time_since_epoch().count() < no_heal_before_)
-    throw_store_error(file_.path, why + "; moving its entries to a fresh file failed");
+    throw_store_error(file_.path, why + "; a recent attempt to move its entries to a fresh file failed");
   std::optional<WriteTransaction> writing;
   std::string gate;
   if (enter(deadline, writing, gate) != Entered::yes) throw_store_error(file_.path, why + "; " + gate);
@@ -74,7 +74,7 @@ std::string WritableFile::heal(const std::string& why, ino_t seen, base::Deadlin
   if (::fstat(writing->fd(), &st) == 0 && st.st_ino != seen) return {};
   writing->distrust();
   const auto started = base::Clock::now();
-  std::string aside = "the damaged one is " + damaged_name(file_.path) + " until `kiln gc`";
+  std::string aside = "the damaged file stays as " + damaged_name(file_.path) + " until `kiln gc` runs";
   Rewritten done;
   try {
     try {
@@ -83,7 +83,7 @@ std::string WritableFile::heal(const std::string& why, ino_t seen, base::Deadlin
       if (!out_of_space(error.rc())) throw;
       // There is no room for a copy beside the damaged file, and there would never be any while it stays.
       done = rewrite(file_, *writing, {.live_bytes = 0});
-      aside = "the damaged one was dropped, since there is no room for both";
+      aside = "the damaged file was deleted, because there is no room for both";
     }
   } catch (const Error&) {
     const auto now = base::Clock::now();

@@ -17,8 +17,9 @@ constexpr std::size_t kMaxPasswordFile = 1024;
 Secret read(const std::string& what, const std::string& path, const std::string& shown, std::size_t limit) {
   auto file = base::read_file(path, limit);
   if (!file)
-    throw Error(Errc::io, "cannot read the " + what + ' ' + shown + ": " +
-                              (errno == EFBIG ? "it is larger than any" : std::strerror(errno)));
+    throw Error(Errc::io,
+                "cannot read the " + what + ' ' + shown + ": " +
+                    (errno == EFBIG ? "it is larger than such a file may be" : std::strerror(errno)));
   return Secret(std::move(file->bytes));
 }
 

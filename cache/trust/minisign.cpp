@@ -25,7 +25,7 @@ std::string Signature::file(const std::string& untrusted_comment) const {
 }
 
 Signature parse_signature(std::string_view text) {
-  if (text.size() > kMaxSignatureFile) throw BadSignature("the signature is too long to be one");
+  if (text.size() > kMaxSignatureFile) throw BadSignature("the file is too large for a signature");
   const std::string_view untrusted = take_line(text), first = take_line(text), trusted = take_line(text),
                          second = take_line(text);
   if (!untrusted.starts_with(kUntrusted) || !trusted.starts_with(kTrusted) || !text.empty())
@@ -35,8 +35,7 @@ Signature parse_signature(std::string_view text) {
   if (bytes->starts_with(kLegacy))
     throw BadSignature(
         "the signature is of minisign's former kind, which signs the file and not its digest; sign again "
-        "with "
-        "'kiln bundle sign' or minisign -S -H");
+        "with 'kiln bundle sign' or minisign -S -H");
   if (!bytes->starts_with(kPrehashed)) throw BadSignature("the signature is of an unknown kind");
   Signature out;
   out.key_id = bytes_of<8>(std::string_view(*bytes).substr(2));
@@ -51,13 +50,13 @@ Signature parse_signature(std::string_view text) {
 void verify(const Signature& signature, const PublicKey& key, const FileDigest& digest) {
   need_sodium();
   if (!(signature.key_id == key.id))
-    throw BadSignature("it is signed with key " + text_of(signature.key_id) + ", and required is key " +
-                       key.id_text());
+    throw BadSignature("it is signed with key " + text_of(signature.key_id) + ", and key " + key.id_text() +
+                       " is required");
   if (!is_signed_by(signature.signature, view(digest), key.key))
-    throw BadSignature("the signature is not of this file, or not by key " + key.id_text());
+    throw BadSignature("the signature is of another file, or was not made with key " + key.id_text());
   if (!is_signed_by(signature.global,
                     std::string(view(signature.signature)).append(signature.trusted_comment), key.key))
-    throw BadSignature("the signature's trusted comment is not by key " + key.id_text());
+    throw BadSignature("the signature's trusted comment was not signed with key " + key.id_text());
 }
 
 std::string printable(std::string_view text, std::size_t limit) {

@@ -18,8 +18,8 @@ constexpr std::size_t kPublicKeyBytes = 42, kPublicKeyText = 56;
 
 [[noreturn]] void no_key(const char* why) {
   throw Error(Errc::invalid_argument,
-              std::string("it is no public key of minisign's kind: ") + why +
-                  "; expected are 56 characters that begin with RW, alone or below a comment line");
+              std::string("it is not a minisign public key: ") + why +
+                  "; expected 56 characters that begin with RW, alone or below a comment line");
 }
 
 }  // namespace

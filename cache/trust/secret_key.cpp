@@ -31,7 +31,7 @@ const unsigned char* raw(std::string_view bytes) {
 }
 
 [[noreturn]] void no_key(const std::string& why) {
-  throw Error(Errc::invalid_argument, "it is no secret key of minisign's kind: " + why);
+  throw Error(Errc::invalid_argument, "it is not a minisign secret key: " + why);
 }
 
 Bytes<32> checksum(std::string_view id, std::string_view key) {
@@ -43,14 +43,15 @@ Bytes<32> checksum(std::string_view id, std::string_view key) {
 /// Returns the bytes with which the sealed part is XORed.
 Secret pad_of(const Secret& password, std::string_view salt, std::uint64_t operations, std::uint64_t memory) {
   if (operations > kMostOperations || memory > kMostMemory)
-    no_key("its password asks for " + std::to_string(operations) + " operations and " +
+    no_key("deriving the key from its password takes " + std::to_string(operations) + " operations and " +
            std::to_string(memory) + " bytes of memory; at most " + std::to_string(kMostOperations) + " and " +
            std::to_string(kMostMemory) + " are allowed");
   std::string pad(kSealed, '\0');
   if (::crypto_pwhash_scryptsalsa208sha256(reinterpret_cast<unsigned char*>(pad.data()), pad.size(),
                                            password.bytes().data(), password.bytes().size(), raw(salt),
                                            operations, memory) != 0)
-    throw Error(Errc::io, "no memory for the key's password: it needs " + std::to_string(memory) + " bytes");
+    throw Error(Errc::io, "not enough memory to derive the key from its password: that takes " +
+                              std::to_string(memory) + " bytes");
   return Secret(std::move(pad));
 }
 
@@ -86,7 +87,7 @@ SecretKey SecretKey::parse(std::string_view text, const std::function<Secret()>&
   base::Reader in(held.bytes());
   if (in.take(2) != kKind) no_key("not an Ed25519 key");
   const std::string_view kdf = in.take(2);
-  if (kdf != kScrypt && kdf != kNone) no_key("an unknown way to make a key of a password");
+  if (kdf != kScrypt && kdf != kNone) no_key("an unknown way to derive a key from a password");
   if (in.take(2) != kChecksum) no_key("an unknown checksum");
   const std::string_view salt = in.take(kSalt);
   const auto operations = in.number<std::uint64_t>(), memory = in.number<std::uint64_t>();
@@ -104,10 +105,10 @@ SecretKey SecretKey::parse(std::string_view text, const std::function<Secret()>&
   // minisign itself writes no checksum into a key without a password.
   const bool none = kdf == kNone && ::sodium_is_zero(raw({stated, 32}), 32) == 1;
   if (!none && ::sodium_memcmp(sum.bytes.data(), stated, 32) != 0) {
-    if (kdf == kScrypt) throw Error(Errc::invalid_argument, "the key's password is another one");
-    no_key("its checksum is another one");
+    if (kdf == kScrypt) throw Error(Errc::invalid_argument, "the password of the key is wrong");
+    no_key("its checksum does not match");
   }
-  if (!ed25519::halves_agree(all.substr(8, kKey))) no_key("its two halves are not of one key");
+  if (!ed25519::halves_agree(all.substr(8, kKey))) no_key("its two halves do not belong to one key");
   SecretKey out;
   std::memcpy(out.id_.bytes.data(), all.data(), 8);
   out.key_ = Secret(std::string(all.substr(8, kKey)));

@@ -17,7 +17,7 @@ SigningKey::SigningKey(const Bytes<8>& id, std::string_view secret) {
   if (id == Bytes<8>{})
     throw Error(Errc::invalid_argument, "a signing key's id is zero, which means unsigned");
   if (!ed25519::halves_agree(secret))
-    throw Error(Errc::invalid_argument, "the two halves of a signing key are not of one key");
+    throw Error(Errc::invalid_argument, "the two halves of a signing key do not belong to one key");
   public_.id = id;
   public_.key = ed25519::public_half(secret);
   std::copy(secret.begin(), secret.end(), secret_.begin());

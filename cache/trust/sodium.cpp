@@ -7,7 +7,8 @@
 namespace kiln::trust {
 
 void need_sodium() {
-  if (::sodium_init() < 0) throw Error(Errc::internal, "libsodium cannot start: no source of randomness");
+  if (::sodium_init() < 0)
+    throw Error(Errc::internal, "libsodium cannot start: it finds no source of randomness");
 }
 
 void wipe(void* memory, std::size_t size) noexcept { ::sodium_memzero(memory, size); }

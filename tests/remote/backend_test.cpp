@@ -186,7 +186,7 @@ TEST(Backend, WithoutUpkeepShowsNoServersAndSaysSoOfMissedRows) {
   EXPECT_TRUE(plain.upkeep().reach({}));
   const MissedPage page = plain.upkeep().missed("", 10);
   EXPECT_EQ(page.fault, Fault::refused);
-  EXPECT_NE(page.detail.find("does not tell which rows were missed"), std::string::npos);
+  EXPECT_NE(page.detail.find("cannot list the kernels that were missed"), std::string::npos);
 }
 
 TEST(TierUrl, NamesItsServersWithoutThePassword) {

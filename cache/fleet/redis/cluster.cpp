@@ -34,7 +34,7 @@ bool Cluster::learn_from(State& state, Server& server, Answer& answer, base::Dea
   run({{&command, &answer, &server}}, deadline);
   const std::vector<HashSlotRange> ranges = hash_slot_ranges(answer.reply);
   if (ranges.empty()) {
-    if (answer) answer = {Fault::refused, "the cluster has no slots", {}};
+    if (answer) answer = {Fault::refused, "CLUSTER SLOTS names no owner of a hash slot", {}};
     return false;
   }
   const std::lock_guard lock(state.mutex);

@@ -80,7 +80,7 @@ void Connection::greeted(Time now) {
   for (std::size_t i = 0; i < replies.size(); ++i) {
     if (replies[i].kind == Reply::Kind::status) continue;
     if (replies[i].text.starts_with("ERR max number of clients"))
-      return give_up(Fault::connect, "the server has as many clients as it takes");
+      return give_up(Fault::connect, "the server has reached its limit of clients (maxclients)");
     const bool about_login = login_.authenticate && i == 0;
     return give_up(Fault::auth, (about_login ? "user or password refused: " : "database refused: ") +
                                     error_code(replies[i].text));
@@ -119,8 +119,9 @@ void Connection::step(Time now, Time caller) {
   else if (state_ == State::exchanging)
     give_up(Fault::timeout, "not answered within " + milliseconds(allowance()));
   else
-    give_up(Fault::timeout, std::string(state_ == State::securing ? "no TLS" : "no login") + " within " +
-                                milliseconds(timeouts_.connect) + " of connecting");
+    give_up(Fault::timeout,
+            std::string(state_ == State::securing ? "no TLS session" : "no answer to the login") +
+                " within " + milliseconds(timeouts_.connect) + " of connecting");
 }
 
 void Connection::exchange(Time now) {
@@ -131,7 +132,7 @@ void Connection::exchange(Time now) {
     greeted(now);
     if (state_ == State::exchanging) exchange(now);
   } else if (exchange_.sending()) {
-    give_up(Fault::protocol, "an answer before its command was sent");
+    give_up(Fault::protocol, "the server answered before the command was sent");
   } else {
     exchange_.finish();
     times_.answered = base::Clock::now();

@@ -45,7 +45,7 @@ Batch batch_of(std::vector<Errand*>& errands) {
     if (errand->asking) append_command(batch.bytes, {"ASKING"});
     if (!append_command(batch.bytes, errand->command->words)) {
       batch.bytes.resize(before);
-      fail(*errand->answer, Fault::too_large, "a command of more than 64 MiB, or without a word");
+      fail(*errand->answer, Fault::too_large, "the command has more than 64 MiB, or no words");
       return true;
     }
     if (errand->asking) batch.limits.push_back(kAskingLimit);
@@ -73,7 +73,7 @@ void take_answers(Round& round) {
     fail(*errand->answer, fault, detail);
     if (fault == Fault::too_large) {
       fault = Fault::closed;
-      detail = "behind an answer that was too large";
+      detail = "an earlier answer on this connection was too large";
     }
   }
 }

@@ -99,9 +99,9 @@ bool Exchange::receive_some() {
   take_replies();
   if (failure_) return false;
   if (seen.verdict == ReplyBound::Verdict::too_large)
-    fail({Fault::too_large, "an answer beyond the limit"});
+    fail({Fault::too_large, "the answer is larger than this command allows"});
   else if (seen.verdict == ReplyBound::Verdict::malformed)
-    fail({Fault::protocol, "an answer that is not the Redis protocol"});
+    fail({Fault::protocol, "the answer is not in the Redis protocol"});
   return !failure_;
 }
 
@@ -112,7 +112,7 @@ void Exchange::take_replies() {
       reply->text.resize(kLongestDetail);
     replies_.push_back(std::move(*reply));
   }
-  if (!fine) fail({Fault::protocol, "an answer that the parser refuses"});
+  if (!fine) fail({Fault::protocol, "the answer is malformed"});
 }
 
 }  // namespace kiln::fleet

@@ -67,7 +67,7 @@ Server::Visit Server::enter(base::Deadline caller) {
     return std::move(visit);
   };
   const auto closed_for_us = [&] {
-    return refused(Fault::breaker_open, "not asked: it failed too often just now");
+    return refused(Fault::breaker_open, "not asked: the server failed too often just now");
   };
   if (!state.breaker->allow(common_->now())) return closed_for_us();
   visit.asked_breaker_ = true;
@@ -117,7 +117,7 @@ void Server::make_connection(Visit& visit, base::Deadline caller) {
     const auto context = common_->tls->context(why);
     if (context) tls = TlsSession::make(context, endpoint_.host);
     if (!context) return fail(Fault::tls, why);
-    if (!tls) return fail(Fault::no_memory, "no TLS session");
+    if (!tls) return fail(Fault::no_memory, "no memory for a TLS session");
   }
   std::vector<Address> addresses;
   if (!endpoint_.path.empty())

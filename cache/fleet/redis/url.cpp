@@ -67,7 +67,7 @@ class Parser {
         c = static_cast<char>(high * 16 + low);
         i += 2;
       }
-      if (c == '\0') fail(std::string("a zero byte in ") + what);
+      if (c == '\0') fail(std::string(what) + " has a zero byte");
       out += c;
     }
     return out;
@@ -119,7 +119,7 @@ class Parser {
     const bool bracketed = text_.starts_with('[');
     if (bracketed) {
       const auto close = text_.find(']');
-      if (close == std::string_view::npos) fail("'[' of an IPv6 address without ']'");
+      if (close == std::string_view::npos) fail("the IPv6 address has '[' and no ']'");
       endpoint.host = text_.substr(1, close - 1);
       text_.remove_prefix(close + 1);
     } else {
@@ -134,8 +134,8 @@ class Parser {
     if (endpoint.host.empty() || endpoint.host.size() > 253 ||
         !std::all_of(endpoint.host.begin(), endpoint.host.end(), in_host))
       fail(
-          "no host, or a character that no host has (a password with '@', '/', ',' or ':' must be "
-          "percent-encoded)");
+          "the host is missing or has a character that no host name has (percent-encode '@', '/', ',' and "
+          "':' in a password)");
     endpoint.port = kPort;
     if (!text_.empty()) {
       const auto [end, error] = std::from_chars(text_.data() + 1, text_.data() + text_.size(), endpoint.port);
@@ -155,7 +155,7 @@ void agree(std::optional<std::string>& into, const std::optional<std::string>& v
   if (!value) return;
   if (into && *into != *value)
     throw Error(Errc::invalid_argument,
-                std::string("remote URL: the servers differ in ") + what + ", which they must share");
+                std::string("remote URL: all servers must have the same value of ") + what);
   into = value;
 }
 
@@ -171,9 +171,10 @@ Url Url::parse(std::string_view text) {
     // In "redis://me:12,34@host" a server "me:12" must not be told "34", and no status may show it.
     if (!piece.scheme && (before_had_password_option || (piece.names_user && !all.user)))
       throw Error(Errc::invalid_argument,
-                  "remote URL: what stands before server " + std::to_string(number) +
-                      " may be the beginning of a password: encode its ',' as %2C, name user and password "
-                      "with the first server, and begin a server after ?password= with its scheme");
+                  "remote URL: the text before server " + std::to_string(number) +
+                      " may be the beginning of a password: encode ',' in a password as %2C, give user and "
+                      "password with the first server, and write the scheme before a server that follows "
+                      "?password=");
     before_had_password_option = piece.password_option;
     agree(all.scheme, piece.scheme, "the scheme");
     agree(all.user, piece.user, "the user");
@@ -200,7 +201,7 @@ Url Url::parse(std::string_view text) {
     throw Error(Errc::invalid_argument, std::string("remote URL: ") + why);
   };
   if (!url.tls && !(url.ca + url.cert + url.key).empty()) refuse("ca=, cert= and key= need rediss://");
-  if (url.cert.empty() != url.key.empty()) refuse("cert= and key= go together");
+  if (url.cert.empty() != url.key.empty()) refuse("cert= and key= must be given together");
   if (all.cluster && *all.cluster != "true" && *all.cluster != "false")
     refuse("cluster= must be true or false");
   url.cluster = all.cluster == "true";
@@ -210,7 +211,7 @@ Url Url::parse(std::string_view text) {
         url.database > 0xffff)
       refuse("the database must be a number from 0 to 65535");
   }
-  if (url.cluster && url.database != 0) refuse("a cluster has database 0 only");
+  if (url.cluster && url.database != 0) refuse("a cluster has only database 0");
   return url;
 }
 

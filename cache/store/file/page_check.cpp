@@ -51,7 +51,7 @@ void check_strictly(const TreePage& page, const KeyBounds& bounds) {
   const std::size_t first = page.kind() == TreePage::Kind::branch ? 1 : 0;
   if (first >= page.count()) return;
   if (page.key(first) < bounds.low || (!bounds.high.empty() && page.key(page.count() - 1) >= bounds.high))
-    damaged(page, "keys that its parent does not send here");
+    damaged(page, "its keys lie outside the range that its parent gives");
 }
 
 void check_free_list_page(const TreePage& page) { check_layout(page, true); }
@@ -88,13 +88,14 @@ void PageCheck::check_free_pages_of(const TreePage& leaf, std::size_t index) {
     bytes = bytes.substr(TreePage::kHeader, value.size);
   }
   std::uint64_t count = 0, page = 0, before = kNoPage;
-  if (bytes.size() < sizeof count || bytes.size() % sizeof page != 0) damaged(leaf, "a free list of no size");
+  if (bytes.size() < sizeof count || bytes.size() % sizeof page != 0)
+    damaged(leaf, "its free list has an impossible size");
   std::memcpy(&count, bytes.data(), sizeof count);
-  if (count > bytes.size() / sizeof page - 1) damaged(leaf, "a free list longer than its entry");
+  if (count > bytes.size() / sizeof page - 1) damaged(leaf, "its free list states more pages than it holds");
   for (std::uint64_t i = 1; i <= count; ++i, before = page) {
     std::memcpy(&page, bytes.data() + i * sizeof page, sizeof page);
     if (page < 2 || page >= free_.size() || page >= before || free_[page])
-      damaged(leaf, "a free list that names a page twice, or one that is not there");
+      damaged(leaf, "its free list names a page twice, out of order or outside the file");
     free_[page] = true;
     ++free_count_;
   }
@@ -128,7 +129,7 @@ void PageCheck::insertion(std::string_view key) {
     if (depth == 1) {
       const std::size_t index = at.lower_bound(key);
       if (index < at.count() && at.key(index) == key && at.value(index).overflow != kNoPage)
-        damaged(at, "a small value that lies in pages of its own");
+        damaged(at, "a small value lies in overflow pages");
       return;
     }
     const std::size_t index = at.child_for(key);
@@ -142,7 +143,7 @@ void PageCheck::whole_tree() {
   std::uint64_t branches = 0, leaves = 0, values = 0;
   const auto take = [&](const TreePage& by, std::uint64_t page) {
     must_be_used(page);
-    if (used[page]) damaged(by, "a page that is in use twice");
+    if (used[page]) damaged(by, "it names a page that is in use twice");
     used[page] = true;
   };
   walk_tree(file_, file_.snapshot().main, {[&](const TreePage& page, const KeyBounds& bounds) {
@@ -163,7 +164,7 @@ void PageCheck::whole_tree() {
             }});
   const TreeRoot& root = file_.snapshot().main;
   if (root.branch_pages != branches || root.leaf_pages != leaves || root.overflow_pages != values)
-    throw Damaged("the meta page counts other pages than there are");
+    throw Damaged("the meta page's counts of pages do not match the tree");
 }
 
 }  // namespace kiln::cache

@@ -116,7 +116,7 @@ Snapshot newest_snapshot(int fd, bool* both_sane) {
   const bool alike = first && second && first->page_size == second->page_size;
   if (both_sane) *both_sane = alike;
   if (!first && !second) throw Damaged("no valid meta page");
-  if (first && second && !alike) throw Damaged("two page sizes");
+  if (first && second && !alike) throw Damaged("the two meta pages state different page sizes");
   if (!second) return *first;
   if (!first) return *second;
   return first->transaction >= second->transaction ? *first : *second;  // LMDB's choice, a tie included
@@ -139,7 +139,7 @@ void PageFile::read_raw(std::uint64_t page, char* out) const {
   if (page < 2 || page > snapshot_.last_page) damaged_page(page, "outside the file");
   const std::uint64_t offset = page * snapshot_.page_size;
   if (read_at(fd_, out, snapshot_.page_size, offset) != snapshot_.page_size)
-    damaged_page(page, "behind the end of a truncated file");
+    damaged_page(page, "after the end of a truncated file");
 }
 
 void PageFile::read(std::uint64_t page, char* out) const {
@@ -173,7 +173,7 @@ void PageFile::append_bodies(std::uint64_t first, std::size_t count, std::size_t
                      static_cast<off_t>(first * snapshot_.page_size));
     } while (got < 0 && errno == EINTR);
     if (got < 0 || static_cast<std::size_t>(got) != wanted)
-      damaged_page(first, got < 0 ? std::strerror(errno) : "behind the end of a truncated file");
+      damaged_page(first, got < 0 ? std::strerror(errno) : "after the end of a truncated file");
     first += now, count -= now, size -= bytes;
   }
 }
@@ -186,7 +186,7 @@ void PageFile::check_overflow(std::uint64_t page, std::uint64_t size) const {
   const std::uint64_t needed = (TreePage::kHeader + size + snapshot_.page_size - 1) / snapshot_.page_size;
   if (header.page != page || header.flags != kOverflow || header.pages != needed ||
       needed > snapshot_.last_page - page + 1)
-    damaged_page(page, "no head of an overflow run of " + std::to_string(needed) + " pages");
+    damaged_page(page, "it does not begin an overflow run of " + std::to_string(needed) + " pages");
 }
 
 struct TreePage::Node {
@@ -203,10 +203,10 @@ std::shared_ptr<const TreePage> TreePage::load(const PageFile& file, std::uint64
   file.read(page, out->bytes_.get());
   PageHeader header;
   std::memcpy(&header, out->bytes_.get(), sizeof header);
-  if (header.flags != kBranch && header.flags != kLeaf) damaged_page(page, "neither branch nor leaf");
+  if (header.flags != kBranch && header.flags != kLeaf) damaged_page(page, "neither a branch nor a leaf");
   const auto [lower, upper] = header.bounds;
   if (lower < kHeader || lower % 2 != 0 || upper < lower || upper > out->size_)
-    damaged_page(page, "bounds out of the page");
+    damaged_page(page, "its bounds lie outside the page");
   out->kind_ = header.flags == kBranch ? Kind::branch : Kind::leaf;
   out->count_ = (lower - kHeader) / 2;
   out->upper_ = upper;
@@ -223,10 +223,10 @@ std::size_t TreePage::node_offset(std::size_t index) const {
 TreePage::Node TreePage::node(std::size_t index) const {
   Node out{node_offset(index), {}};
   if (out.offset < upper_ || out.offset % 2 != 0 || out.offset + sizeof(NodeHeader) > size_)
-    damaged_page(number_, "an entry lies out of the page");
+    damaged_page(number_, "an entry lies outside the page");
   std::memcpy(&out.header, bytes_.get() + out.offset, sizeof out.header);
   if (out.header.key_size > kMaxKey || out.offset + sizeof(NodeHeader) + out.header.key_size > size_)
-    damaged_page(number_, "a key lies out of the page");
+    damaged_page(number_, "a key lies outside the page");
   return out;
 }
 
@@ -246,12 +246,12 @@ TreePage::Value TreePage::value(std::size_t index) const {
   out.size = std::uint64_t{at.header.low} | std::uint64_t{at.header.high} << 16;
   const std::size_t data = at.offset + sizeof(NodeHeader) + at.header.key_size;
   if (at.header.flags == kBigData) {
-    if (data + sizeof out.overflow > size_) damaged_page(number_, "a value lies out of the page");
+    if (data + sizeof out.overflow > size_) damaged_page(number_, "a value lies outside the page");
     std::memcpy(&out.overflow, bytes_.get() + data, sizeof out.overflow);
-    if (out.overflow < 2 || out.overflow > last_page_) damaged_page(number_, "a value lies out of the file");
+    if (out.overflow < 2 || out.overflow > last_page_) damaged_page(number_, "a value lies outside the file");
   } else {
     if (at.header.flags != 0 || out.size > size_ - data)
-      damaged_page(number_, "a value lies out of the page");
+      damaged_page(number_, "a value lies outside the page");
     out.bytes = {bytes_.get() + data, out.size};
   }
   return out;

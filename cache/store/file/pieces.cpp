@@ -44,7 +44,7 @@ class ValueCopy {
     if (value.overflow == kNoPage) {
       out_.append(value.bytes);
     } else if (!whole_page) {
-      throw Damaged("page " + std::to_string(value.overflow) + ": a value longer than any piece");
+      throw Damaged("page " + std::to_string(value.overflow) + ": a value is longer than a piece may be");
     } else {
       if (count_ == 0) first_ = value.overflow;
       ++count_, bytes_ += value.size;
@@ -155,7 +155,7 @@ std::vector<std::string> pieces_of(const PageFile& file, const Key& key,
   const std::string record = digests_of(key, kFirstPieceKey[0]);
   for (bool more = cursor.seek(piece_key(key, 0)); more && cursor.key().starts_with(record);
        more = cursor.next()) {
-    if (!parse_piece_key(cursor.key())) throw Damaged("a key of no kind among a record's pieces");
+    if (!parse_piece_key(cursor.key())) throw Damaged("a record's pieces include a key of an unknown kind");
     out.emplace_back(cursor.key());
     if (const auto value = cursor.value(); pages && value.overflow != kNoPage)
       pages->emplace_back(value.overflow, value.size);

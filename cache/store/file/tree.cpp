@@ -72,7 +72,7 @@ bool TreeCursor::seek(std::string_view key) {
 bool TreeCursor::next() { return ++stack_.back().index < leaf().count() || step_to_next_leaf(); }
 
 bool TreeCursor::step_to_next_leaf() {
-  if (++leaves_ > file_.snapshot().last_page) throw Damaged("a tree that goes in circles");
+  if (++leaves_ > file_.snapshot().last_page) throw Damaged("the tree has a cycle");
   do {
     stack_.pop_back();
     if (stack_.empty()) return false;

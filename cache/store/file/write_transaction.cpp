@@ -122,7 +122,7 @@ bool WriteTransaction::is_short_write(int rc) const noexcept {
 
 PageFile WriteTransaction::pages() const {
   if (is_distrusted(fd_.get()))
-    throw Damaged("a write to it failed earlier, and it could not be replaced then");
+    throw Damaged("an earlier write to the file failed, and the file could not be replaced");
   bool both_sane = false;
   const PageFile pages(fd_.get(), newest_snapshot(fd_.get(), &both_sane));
   if (!both_sane) throw Damaged("one of two meta pages is not valid");
@@ -151,7 +151,7 @@ bool WriteTransaction::begin(std::uint64_t map_bytes, base::Deadline deadline) {
   }, lmdbs{};
   if (::fstat(fd_.get(), &ours) != 0 || ::fstat(fd, &lmdbs) != 0 || ours.st_dev != lmdbs.st_dev ||
       ours.st_ino != lmdbs.st_ino)
-    throw LmdbError("the data file was replaced without the gate", ESTALE);
+    throw LmdbError("a process that did not hold the gate replaced the data file", ESTALE);
   growth_ = bytes - std::min(bytes, file_bytes());
 
   const auto drained = pass_->drain(deadline);
@@ -178,7 +178,8 @@ void WriteTransaction::commit() {
   }
   check("commit", rc);
   // Damaged counts of pages in the old meta page make a new meta page that no reader takes.
-  if (newest_snapshot(fd_.get()).transaction != expected) throw Damaged("the commit's meta page is not sane");
+  if (newest_snapshot(fd_.get()).transaction != expected)
+    throw Damaged("the commit's meta page is not valid");
 }
 
 void WriteTransaction::abort() noexcept {

@@ -192,7 +192,7 @@ TEST_F(FleetCommand, WithoutOpenSslAKernelIsServedAndTheReasonSaidOnce) {
     without["LD_LIBRARY_PATH"] = path("broken");
     const Finished done = kiln(compile(3), without);
     EXPECT_EQ(done.json()["outcome"], "compiled");
-    const std::string says = "gives nothing to this node: TLS needs OpenSSL 3: ";
+    const std::string says = "cannot be read by this node: TLS needs OpenSSL 3: ";
     EXPECT_NE(done.err.find(says), std::string::npos) << done.err;
     EXPECT_EQ(done.err.find(says), done.err.rfind(says)) << done.err;
   }

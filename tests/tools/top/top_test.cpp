@@ -109,7 +109,7 @@ TEST_F(Top, HoldersWhoSayNothingAreNamed) {
   EXPECT_TRUE(holding["seconds"].is_null());
   const auto unseen = look()["unseen"];
   ASSERT_EQ(unseen.size(), 1u) << unseen;
-  EXPECT_NE(unseen[0].get<std::string>().find(".board: it has no entries"), std::string::npos) << unseen;
+  EXPECT_NE(unseen[0].get<std::string>().find(".board: it has no entry"), std::string::npos) << unseen;
 }
 
 TEST_F(Top, WhatEndedSaysHow) {

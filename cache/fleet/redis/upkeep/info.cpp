@@ -39,12 +39,12 @@ void read_info(const std::string& info, ServerLook& out) {
 std::vector<std::string> advice_on(const ServerLook& look) {
   std::vector<std::string> out;
   if (look.max_bytes && *look.max_bytes == 0)
-    out.push_back("it has no maxmemory: it grows until the machine kills it");
+    out.push_back("it has no maxmemory, so it grows until the machine kills it: set maxmemory");
   if (!look.policy.empty() && !look.policy.starts_with("allkeys-"))
     out.push_back("its maxmemory-policy is " + look.policy +
-                  ": a full server refuses new entries instead of dropping old ones (allkeys-lfu)");
+                  ", so a full server refuses new entries instead of dropping old ones: set allkeys-lfu");
   if (look.persists.value_or(false))
-    out.push_back("it writes an append-only file, of what can be compiled again (appendonly no)");
+    out.push_back("it writes an append-only file of entries that can be compiled again: set appendonly no");
   return out;
 }
 

@@ -85,7 +85,8 @@ Outcome RedisServerUpkeep::walk(Walk what, const Page& each) {
   do {
     Answer answer = ask({{"SCAN", cursor, "MATCH", pattern, "COUNT", kScanned}, {}, kScanReply});
     if (!answer) return outcome_of(std::move(answer));
-    if (answer.reply.elements.size() != 2) return {Fault::protocol, "SCAN: no such answer"};
+    if (answer.reply.elements.size() != 2)
+      return {Fault::protocol, "SCAN: the answer does not have two elements"};
     cursor = answer.reply.elements[0].text;
     std::vector<StoredValue> values;
     for (Reply& name : answer.reply.elements[1].elements) {

@@ -78,7 +78,7 @@ MissedPage RedisUpkeep::missed(const std::string& after, std::size_t most) {
   out.detail = std::move(answer.detail);
   for (Reply& entry : answer.reply.elements) {
     if (entry.elements.size() != 2 || entry.elements[0].text.empty()) {
-      static_cast<Outcome&>(out) = {Fault::protocol, "XRANGE: no such answer"};
+      static_cast<Outcome&>(out) = {Fault::protocol, "XRANGE: an entry of the answer has no id and fields"};
       break;
     }
     out.rows.push_back(missed_row(entry));
