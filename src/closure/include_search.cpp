@@ -73,8 +73,8 @@ const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& writ
   }
   if (replaced && found_.empty()) {
     throw Error(Errc::source, name_of(includer) + " includes " + base::quote(spelling_of(written)) +
-                                  ", which [compile] replace makes " + base::quote(replaced->name) +
-                                  ", and there is no such file in the search path");
+                                  "; [compile] replace maps it to " + base::quote(replaced->name) +
+                                  ", and the search path has no such file");
   }
   if (!include.next) by_name_.emplace(include.name, found_.empty() ? kNoFile : found_[0]);
   return found_;
@@ -113,7 +113,7 @@ std::optional<ScanCache::Scanned> IncludeSearch::read(const std::string& path, c
     return cache_.look(path, in.toolkit, trust_);
   } catch (const Error& error) {  // the error names the file, but not its includer
     throw Error(error.code(), name_of(includer) + " includes " + base::quote(spelling) + ": " + error.what() +
-                                  "; put a readable file there, or another directory before it");
+                                  "; make the file readable, or search another directory before it");
   }
 }
 

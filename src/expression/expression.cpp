@@ -64,7 +64,7 @@ std::int64_t log2(std::int64_t a) {
   return std::bit_width(static_cast<std::uint64_t>(a)) - 1;
 }
 std::int64_t size_of_ordinal(std::int64_t a) {
-  if (a < 0 || a >= kDtypeCount) throw Fault{"sizeof of what is no dtype"};
+  if (a < 0 || a >= kDtypeCount) throw Fault{"sizeof of a value that is not a dtype"};
   return static_cast<std::int64_t>(size_of(static_cast<Dtype>(a)));
 }
 std::int64_t alignment(std::int64_t a) {

@@ -90,10 +90,11 @@ bool is_stricter(const Manifest& manifest, Rule rule, const Expression& of, cons
 std::string stricter_in(const Manifest& manifest, const Resolved& plain, const Resolved& candidate) {
   for (const Requirement& r : manifest.requirements)
     if (r.at_launch && is_stricter(manifest, Rule::require, r.expression, plain, candidate))
-      return "stricter than the default: launches that it takes may break [[require]] " + r.expression.text();
+      return "stricter than the default: a launch that the default accepts may break [[require]] " +
+             r.expression.text();
   for (const ArgumentSpec& a : manifest.arguments)
     if (!a.align.empty() && is_stricter(manifest, Rule::align, a.align, plain, candidate))
-      return "stricter than the default: argument '" + a.name + "' is aligned to " + a.align.text() +
+      return "stricter than the default: argument '" + a.name + "' must be aligned to " + a.align.text() +
              ", which is more";
   return {};
 }

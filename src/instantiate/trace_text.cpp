@@ -48,8 +48,8 @@ void each_piece(std::string_view text, Each&& each) {
 
 const std::string_view kTraceHeader = "# kiln record 1\n";
 const std::string_view kTracePreamble =
-    "# What processes asked kiln for: `kiln prewarm THIS_FILE` compiles it. Written by kiln; a row without\n"
-    "# its '# end' does not count. Take the first line away to make it a plan of your own.\n";
+    "# Specialisations that processes asked kiln for: `kiln prewarm THIS_FILE` compiles them. A row without\n"
+    "# its '# end' does not count. Delete the first line to make this file a plan of your own.\n";
 
 bool is_trace(std::string_view text) noexcept {
   const auto [at, header] = std::mismatch(text.begin(), text.end(), kTraceHeader.begin(), kTraceHeader.end());
@@ -112,7 +112,7 @@ std::string finished_rows(std::string_view text, const std::string& file, std::v
     }
     if (damaged_line)
       ignored.push_back(file + ':' + std::to_string(damaged_line) +
-                        ": a row without its '# end' was never finished: ignored");
+                        ": ignored a row without its '# end', which was never finished");
   });
   return out;
 }

@@ -78,10 +78,10 @@ Template from_memory(const MemoryTemplate& in, WorkListKinds work_lists) {
   out.kernel = {out.manifest.kernel.source, {}, in.source};
   for (const auto& [arch, variant] : out.manifest.variants) {
     if (variant->kernel.source != out.kernel.name) {
-      throw Error(Errc::manifest, "<memory>: template " + base::quote(out.manifest.name) +
-                                      " has another source (" + base::quote(variant->kernel.source) +
-                                      ") for " + arch.name() +
-                                      ": a template from memory has one; #if __CUDA_ARCH__ can choose in it");
+      throw Error(Errc::manifest,
+                  "<memory>: template " + base::quote(out.manifest.name) + " has another source (" +
+                      base::quote(variant->kernel.source) + ") for " + arch.name() +
+                      ": a template from memory has only one source; use #if __CUDA_ARCH__ in it");
     }
   }
   if (!out.manifest.reference) return out;

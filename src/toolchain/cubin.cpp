@@ -70,7 +70,7 @@ std::array<std::uint32_t, 3> triple(std::span<const std::byte> payload) {
 /// are the operand's width.
 void count_spill(CubinKernel& kernel, std::span<const std::byte> text, std::uint32_t offset) {
   static constexpr std::uint32_t kWidths[] = {1, 1, 2, 2, 4, 8, 16, 0};
-  if (offset > text.size() || text.size() - offset < 16) damaged("a spill outside the code");
+  if (offset > text.size() || text.size() - offset < 16) damaged("a spill lies outside the code");
   const auto opcode = at<std::uint16_t>(text, offset) & 0xfff;
   const auto bytes = kWidths[at<std::uint16_t>(text, offset + 9) >> 1 & 7];
   if (opcode == 0x387 || opcode == 0x388) kernel.spill_store_bytes += bytes;
@@ -115,7 +115,7 @@ void read_kernel_attributes(CubinKernel& kernel, std::span<const std::byte> info
 }
 
 std::string_view symbol_name(std::span<const std::byte> names, std::uint32_t offset) {
-  if (offset >= names.size()) damaged("a symbol name outside its string table");
+  if (offset >= names.size()) damaged("a symbol name lies outside its string table");
   const char* text = reinterpret_cast<const char*>(names.data()) + offset;
   return {text, ::strnlen(text, names.size() - offset)};
 }

@@ -105,19 +105,16 @@ const char* advice(CUresult result) {
   switch (result) {
     case CUDA_ERROR_NOT_INITIALIZED:
       if (Driver::forked_after_init()) return kForked;
-      return "cuInit was not called in this process; or its parent had called it before the fork, after "
-             "which "
-             "a child cannot use CUDA: fork earlier, or start the child with posix_spawn or exec";
+      return "either cuInit was not called in this process, or its parent had called it before the fork, "
+             "after which a child cannot use CUDA: fork earlier, or start the child with posix_spawn or exec";
     case CUDA_ERROR_DEINITIALIZED:
       return "the driver has shut down because the process is exiting: stop the threads that use CUDA first";
     case CUDA_ERROR_INVALID_CONTEXT:
-      return "no context is current in this thread, or another one than the kernel or template was opened "
-             "in: "
-             "make that one current (cuCtxSetCurrent, cudaSetDevice)";
+      return "this thread has no current context, or its current context is not the one in which the kernel "
+             "or template was opened: make that one current (cuCtxSetCurrent, cudaSetDevice)";
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-      return "the context current in this thread was destroyed: make a live one current and open the "
-             "templates "
-             "there again";
+      return "the context current in this thread was destroyed: make a live context current and open "
+             "the templates there again";
     case CUDA_ERROR_INVALID_HANDLE:
       return "the stream or the kernel belongs to another context than the current one, or to one that was "
              "destroyed";

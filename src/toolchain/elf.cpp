@@ -42,7 +42,7 @@ Elf::Elf(std::span<const std::byte> file) {
   const auto header = read<Elf64_Ehdr>(file);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
       header.e_ident[EI_DATA] != ELFDATA2LSB) {
-    throw Error(Errc::io, "no little-endian ELF64 image");
+    throw Error(Errc::io, "not a little-endian ELF64 image");
   }
   machine_ = header.e_machine;
   flags_ = header.e_flags;

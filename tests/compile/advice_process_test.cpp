@@ -76,7 +76,7 @@ std::vector<Refused> refused() {
        kernel("*o = 1;") + "void run(int* o) { k<<<1, 32>>>(o); }\n",
        "",
        "k",
-       {"'run' (line 3 of bad.cu)", "launches kernels"}},
+       {"'run' (line 3 of bad.cu)", "launch kernels"}},
       {"Main",
        kernel("*o = 1;") + "int main() { return 0; }\n",
        "",

@@ -256,7 +256,7 @@ TEST_F(ForeignKernels, AManifestWithOtherArgumentsThanTheKernelIsRefused) {
   };
   EXPECT_SAYS(
       refused("bad", with("struct<16>"), source),
-      "argument 0 'p' is struct<16> of 16 bytes in the manifest, and has 12 in the kernel; its type is "
+      "argument 0 'p' is struct<16> of 16 bytes in the manifest, and has 12 in the kernel: write type = "
       "\"struct<12>\", or \"struct\"");
   EXPECT_SAYS(refused("bad", manifest("bad", "[[arg]]\nname = \"p\"\ntype = \"struct<12>\"\n"), source),
               "the manifest declares 1 arguments, and the kernel has 2");
@@ -267,7 +267,7 @@ TEST_F(ForeignKernels, AManifestWithOtherArgumentsThanTheKernelIsRefused) {
 TEST_F(ForeignKernels, AReplacementThatIsNotThereSaysSo) {
   EXPECT_SAYS(refused("bad", manifest("bad", "[compile]\nreplace = { \"h.h\" = \"nowhere.h\" }\n"),
                       "#include \"h.h\"\n__global__ void f(int* o) { *o = 1; }\n"),
-              "[compile] replace makes 'nowhere.h'");
+              "[compile] replace maps it to 'nowhere.h'");
 }
 
 }  // namespace

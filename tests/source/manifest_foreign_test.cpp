@@ -298,7 +298,7 @@ TEST(ForeignManifest, BadSpellingsAreRefused) {
       foreign("values = { none = \"lib::None\"", "values = [\"none\"]\nunused = { none = \"lib::None\""), {});
   expect_foreign_refused(foreign("{ f16 = \"__half\", bf16", "{ bf16"), {"spelling", "needs 'f16'"});
   expect_foreign_refused(foreign("{ f16 = \"__half\"", "{ f64 = \"double\", f16 = \"__half\""),
-                         {"'f64' is none of the values"});
+                         {"'f64' is not one of the values"});
   expect_foreign_refused(foreign("define = {", "define = { NDEBUG = \"1\","), {"ndebug = true"});
   expect_foreign_refused(foreign("\"stub.h\" }", "\"/stub.h\" }"), {"must be relative"});
   expect_foreign_refused(foreign("\"stub.h\" }", "\"exception.h\" }"), {"replaced by itself"});

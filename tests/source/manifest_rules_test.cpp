@@ -165,7 +165,7 @@ TEST(ManifestRules, ParameterValues) {
   expect_refused(changed("range = [1, 65536]", "range = [1, 65536]\nvalues = [1]"), "kind = \"int\"",
                  {"needs either"});
   expect_refused(changed("[1, 65536]", "[1]"), "range", {"expected [least, most]"});
-  expect_refused(changed("[1, 65536]", "[5, 1]"), "range", {"the least value comes first"});
+  expect_refused(changed("[1, 65536]", "[5, 1]"), "range", {"the least value must come first"});
   expect_refused(changed("[1, 65536]", "[\"1\", 5]"), "range", {"expected integers, found a string"});
   expect_refused(changed("[1, 2, 4, 8]", "[1, 2, 2]"), "values = [1", {"'2' is there twice"});
   expect_refused(changed("[1, 2, 4, 8]", "[1, \"2\"]"), "values = [1", {"expected integers"});

@@ -161,7 +161,7 @@ TEST(ManifestWorkList, ItsArgumentsAreWhatKilnCanMake) {
   expect_refused(planned("value = \"2 * dev.sms\"", "value = \"kv_heads\""), "workers = \"workers\"",
                  {"needs a value made of parameters"});
   expect_refused(planned("\"2 * workers\", \"H + 1\"", "\"2 * kv_heads\""), "workspace",
-                 {"the shape of 'partial'", "it never moves"});
+                 {"the shape of 'partial'", "its size is the same for every launch"});
   expect_refused(planned("shape = [\"2 * workers\", \"H + 1\"]\n", ""), "workspace",
                  {"'partial' needs a shape"});
   EXPECT_EQ(parse(planned("workspace = \"partial\"\n", "")).work_list->workspace, -1);
@@ -198,7 +198,7 @@ TEST(ManifestWorkList, TheOldNameOfTheTableIsStillRead) {
   expect_refused(old(planned("tile_kv", "tile_kw")), "tile_kw", {"[plan]", "did you mean 'tile_kv'?"});
   expect_refused(old(planned("kv_tokens =", "kv_token =")), "kv_token =", {"[plan.run]", "'kv_tokens'"});
   expect_refused(planned() + "[plan]\nkind = \"attention\"\n", "[plan]",
-                 {"plan: is the old name of [work_list]", "one of them must go"});
+                 {"plan: is the old name of [work_list]", "remove one of them"});
 }
 
 TEST(ManifestWorkList, AProgramWithoutPlannersReadsNone) {

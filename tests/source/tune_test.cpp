@@ -104,8 +104,9 @@ TEST(TuneCandidates, TakeEveryLaunchThatTheDefaultTakes) {
   const Candidates found = candidates_under("", "4 * VEC");
   ASSERT_EQ(found.refused.size(), 2u);
   EXPECT_EQ(found.refused[1].first, "VEC=16");
-  EXPECT_NE(found.refused[1].second.find("stricter than the default: argument 'x' is aligned to 4 * VEC"),
-            std::string::npos);
+  EXPECT_NE(
+      found.refused[1].second.find("stricter than the default: argument 'x' must be aligned to 4 * VEC"),
+      std::string::npos);
 }
 
 TEST(TuneChoice, TakesThePlacesOfTheFreeParameters) {

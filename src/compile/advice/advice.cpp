@@ -56,10 +56,11 @@ std::vector<std::string> advice_for(std::string_view log, const AdviceSubject& s
 
 std::string advice_for_crash(int signal, const AdviceSubject& subject) {
   if (signal != SIGSEGV) return {};
-  return "a crash is NVRTC's fault, but has a cause in the source. Known ones of NVRTC 13.0: a __global__ "
-         "template with a parameter of a type that is not declared (is every type in the declaration of '" +
+  return "the crash is a fault of NVRTC, but the source triggers it. Known triggers in NVRTC 13.0: a "
+         "__global__ template with a parameter of a type that is not declared (check every type in the "
+         "declaration of '" +
          std::string(subject.name_expression) +
-         "' declared? preinclude in [compile] adds a header), and wgmma with a constant descriptor";
+         "'; preinclude in [compile] adds a header), and wgmma with a constant descriptor";
 }
 
 }  // namespace kiln::compile

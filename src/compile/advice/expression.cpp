@@ -31,12 +31,12 @@ std::optional<std::string> name_expression(const Diagnostic& error, const Advice
   const std::string asked = asked_for(error, in);
   if (asked.starts_with('&'))
     return "the symbol '" + asked.substr(1) +
-           "' of a [[global]] is no variable that the source declares: spell it with its namespaces, as from "
-           "outside of all of them";
+           "' of a [[global]] is no variable that the source declares: write its full name, with all of its "
+           "namespaces";
   const std::string text = "instantiate gives '" + asked + "', ";
   if (holds(error.message, "cannot determine which instance of overloaded function"))
     return text +
-           "which fits several overloads: put the wanted one's type in front, as in "
+           "which fits several overloads: cast it to the type of the overload that you want, as in "
            "\"(void(*)(float*))ns::kernel<{N}>\"";
   if (const auto function =
           between(error.message, "cannot determine which instance of function template \"", "\""))
@@ -44,7 +44,7 @@ std::optional<std::string> name_expression(const Diagnostic& error, const Advice
            "': number, order and kind (type or value) of the arguments must be those of its declaration";
   if (const auto name = undefined_name(error))
     return text + "and the source declares no '" + std::string(*name) +
-           "': spell it with its namespace (ns::" + std::string(*name) + "), as from outside of all of them";
+           "': write its full name, with all of its namespaces (ns::" + std::string(*name) + ')';
   if (holds(error.message, "name followed by \"::\""))
     return text + "and one of its namespaces or classes does not exist: compare its spelling with the source";
   if (holds(error.message, "has no member \""))

@@ -38,7 +38,8 @@ std::optional<std::string> arch_without(const Diagnostic& error, const AdviceCas
     const auto feature = between(error.message, "'", "'");
     return '\'' + std::string(feature.value_or("this")) + "' needs " + std::string(*wanted) +
            ", and this is for " + std::string(in.subject.arch) + ": arch = { min = \"" +
-           std::string(*wanted) + "\" } in [template] says so before a compile; " + another_source(in);
+           std::string(*wanted) + "\" } in [template] refuses this arch before a compile; " +
+           another_source(in);
   }
   const auto instruction = between(error.message, "Instruction '", "' not supported on .target");
   const auto feature = between(error.message, "Feature '", "' requires .target ");
@@ -55,8 +56,8 @@ std::optional<std::string> unknown_instruction(const Diagnostic& error, const Ad
   const auto name = between(error.message, "Not a name of any known instruction: '", "'");
   if (!name) return std::nullopt;
   return "this toolkit's ptxas does not know the instruction '" + std::string(*name) +
-         "' of an asm statement: is it misspelt, for another processor, or of a newer toolkit "
-         "(KILN_CUDA_HOME)?";
+         "' of an asm statement: check its spelling, and whether it needs another arch or a newer toolkit "
+         "(KILN_CUDA_HOME)";
 }
 
 std::optional<std::string> no_definition(const Diagnostic& error, const AdviceCase&) {
@@ -70,9 +71,8 @@ std::optional<std::string> no_definition(const Diagnostic& error, const AdviceCa
 
 std::string take_less_shared(const std::string& amounts) {
   return "the kernel's __shared__ variables take " + amounts +
-         " are allowed: make them smaller by a parameter, or take dynamic shared memory (extern __shared__) "
-         "of "
-         "the size that smem in [launch] says";
+         " are allowed: make them smaller by a parameter, or use dynamic shared memory (extern __shared__), "
+         "whose size smem in [launch] states";
 }
 
 std::string take_less_constant(const std::string& amounts) {

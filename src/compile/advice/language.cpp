@@ -57,8 +57,8 @@ std::optional<std::string> host_function(const Diagnostic& error, const AdviceCa
   if (!plain && !marked && !called) return std::nullopt;
   if (is_of_toolkit(error))
     return "the toolkit header of " + error.location() +
-           " has a host side, which NVRTC does not compile: include the headers of what runs inside a block "
-           "(cub/block/..., cub/warp/...) instead of cub/device and thrust";
+           " has a host side, which NVRTC does not compile: include the headers for code that runs inside a "
+           "block (cub/block/..., cub/warp/...) instead of cub/device and thrust";
   const auto name = called ? between(error.message, "function(\"", "\")") : std::optional(error.word);
   const std::string who =
       name && !name->empty() ? named(*name, error) : "a function (" + error.location() + ')';
@@ -77,9 +77,9 @@ std::optional<std::string> host_function(const Diagnostic& error, const AdviceCa
            " is a host function that device code calls: mark it __device__, or give its header a "
            "stand-in ([compile] replace)";
   return who +
-         " is not marked __device__, and so is a host function, which NVRTC does not compile: "
-         "default_device = true in [compile] makes such functions device functions; what launches "
-         "kernels or calls the CUDA runtime has to move into another file";
+         " is not marked __device__, so it is a host function, which NVRTC does not compile: "
+         "default_device = true in [compile] makes such functions device functions; move functions "
+         "that launch kernels or call the CUDA runtime into another file";
 }
 
 std::optional<std::string> host_variable(const Diagnostic& error, const AdviceCase& in) {
@@ -87,8 +87,8 @@ std::optional<std::string> host_variable(const Diagnostic& error, const AdviceCa
       follows_from_another(error, in))
     return std::nullopt;
   return (error.word.empty() ? "a variable (" + error.location() + ')' : named(error.word, error)) +
-         " is not marked __device__ or __constant__, and so is a host variable: default_device = true in "
-         "[compile] makes such variables device variables; a constexpr one needs nothing";
+         " is not marked __device__ or __constant__, so it is a host variable: default_device = true in "
+         "[compile] makes such variables device variables; a constexpr variable needs no mark";
 }
 
 std::optional<std::string> kernel_launch(const Diagnostic& error, const AdviceCase& in) {
@@ -106,8 +106,8 @@ std::optional<std::string> kernel_launch(const Diagnostic& error, const AdviceCa
 std::optional<std::string> exception(const Diagnostic& error, const AdviceCase&) {
   if (!holds(error.message, "does not support exception handling")) return std::nullopt;
   return "device code has no exceptions, and " + error.location() +
-         " throws or catches: replace = { \"HEADER\" = \"stub.h\" } in [compile] gives a header that throws "
-         "a stand-in; in the source, put it behind #ifndef __CUDA_ARCH__";
+         " throws or catches: in a header, replace = { \"HEADER\" = \"stub.h\" } in [compile] puts a "
+         "stand-in in its place; in the source, guard the code with #ifndef __CUDA_ARCH__";
 }
 
 std::optional<std::string> wide_integer(const Diagnostic& error, const AdviceCase&) {
@@ -119,7 +119,7 @@ std::optional<std::string> type_information(const Diagnostic& error, const Advic
   // NVRTC says on stderr only what is broken. Of the code that users write, dynamic_cast
   // is known to cause it.
   if (holds(error.message, "Broken module found"))
-    return "this is what NVRTC says of dynamic_cast, among others: device code has no run-time type "
+    return "NVRTC reports dynamic_cast, among other things, this way: device code has no run-time type "
            "information; make the choice at compile time (templates, std::is_same)";
   if (!holds(error.message, "<typeinfo> must be included before typeid")) return std::nullopt;
   return "device code has no run-time type information, which typeid (" + error.location() +
@@ -173,8 +173,8 @@ std::optional<std::string> standard(const Diagnostic& error, const AdviceCase& i
 std::optional<std::string> byte_order_mark(const Diagnostic& error, const AdviceCase&) {
   if (error.line != "1" || !holds(error.source, "\xef\xbb\xbf")) return std::nullopt;
   return error.location() +
-         " begins with a byte order mark (EF BB BF), which nvcc takes and NVRTC does not: save the file "
-         "without it, or give a header a copy without it ([compile] replace)";
+         " begins with a byte order mark (EF BB BF), which nvcc accepts and NVRTC does not: save the file "
+         "without it, or replace a header by a copy without it ([compile] replace)";
 }
 
 }  // namespace

@@ -235,7 +235,7 @@ std::optional<std::string> left_out_by_minimal(const Diagnostic& error, const Ad
       (name->starts_with("tex") || name->starts_with("surf")) && name->find('D') != name->npos;
   if (!type && !value && !texture) return std::nullopt;
   return "minimal = true in [compile] leaves out " + named(*name, error) +
-         ": textures, surfaces and CUB do not compile with it; remove it";
+         ": textures, surfaces and CUB do not compile with minimal; remove minimal";
 }
 
 std::optional<std::string> declared_elsewhere(const Diagnostic& error, const AdviceCase&) {
@@ -248,8 +248,9 @@ std::optional<std::string> declared_elsewhere(const Diagnostic& error, const Adv
     shim = is_fixed_width(*member) ? "cstdint" : header_of(kStd, *member);
     if (!shim)
       return named(name, error) +
-             " is not declared: NVRTC has no C++ standard library. host_headers = \"shim\" in [compile] has "
-             "the names that device code uses most, and the toolkit's <cuda/std/...> more, as cuda::" +
+             " is not declared: NVRTC has no C++ standard library. host_headers = \"shim\" in [compile] "
+             "declares the names that device code uses most; the toolkit's <cuda/std/...> declares more, as "
+             "cuda::" +
              name;
   } else if (const auto undefined = undefined_name(error)) {
     name = *undefined;

@@ -123,7 +123,7 @@ void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, do
               answer.how,
           {});
     case Fate::cancelled:
-      throw Error(Errc::deadline, "the service is gone: " + what(job) + " was not compiled");
+      throw Error(Errc::deadline, "the service was destroyed before " + what(job) + " was compiled");
   }
   const WorkerResponse& r = answer.response;
   switch (r.status) {
@@ -178,12 +178,12 @@ Facts gather_facts(const CompileJob& job, const WorkerProcess::Answer& answer) {
   try {
     cubin = toolchain::read_cubin({reinterpret_cast<const std::byte*>(r.image.data()), r.image.size()});
   } catch (const Error& error) {
-    fail(job, Errc::compile_crashed,
-         std::string("what the compile worker answered is no image: ") + error.what(), r.log);
+    fail(job, Errc::compile_crashed, std::string("the compile worker's answer is no image: ") + error.what(),
+         r.log);
   }
   const source::Instantiation& unit = job.unit;
   if (r.lowered_names.size() != unit.name_expressions().size())
-    fail(job, Errc::compile_crashed, "the compile worker answered with other names than it was asked for",
+    fail(job, Errc::compile_crashed, "the compile worker answered with a wrong number of lowered names",
          r.log);
   auto lowered = r.lowered_names.begin();
   Facts facts;
@@ -236,10 +236,10 @@ std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse
   if (job.closure.computed || job.closure.toolkit_computed) {
     if (const auto read = read_but_not_hashed(job.closure, r.headers_read)) {
       return "a computed include read '" + *read +
-             "', which the key does not cover: name it in [compile] extra_includes";
+             "', which is not part of the key: name it in [compile] extra_includes";
     }
     if (r.headers_read.empty() && !job.closure.files.empty()) {
-      return "a computed include, and this NVRTC cannot tell which files it read";
+      return "a computed include is used, and this NVRTC does not report which files it read";
     }
   }
   return {};
@@ -256,7 +256,7 @@ std::string unpublishable_beforehand(const source::Closure& closure, const toolc
   if (!closure.computed_probes.empty()) {
     const std::string& file = closure.computed_probes.front();
     return (file.empty() ? std::string("the source") : "'" + file + "'") +
-           " asks __has_include for a name that is not spelled out: the key cannot see the answer";
+           " gives __has_include a computed name, so the key cannot cover its result";
   }
   if (closure.date_time.empty()) return {};
   const std::string& file = closure.date_time.front();

@@ -31,7 +31,7 @@ class HeaderCompile {
   HeaderCompile(const HeaderCompile&) = delete;
   HeaderCompile& operator=(const HeaderCompile&) = delete;
   ~HeaderCompile() {
-    if (!settled_) headers_.off(name_, "its compile did not come to an end");
+    if (!settled_) headers_.off(name_, "its compile did not end");
   }
 
   Answer run() {
@@ -70,7 +70,7 @@ class HeaderCompile {
     settled_ = false;
     Answer answer = ask(request_, HeaderOrder::Step::create, {});
     if (answer.fate != Fate::answered) {
-      off("its creation ended its worker: " + answer.how);
+      off("the worker ended while it created the header: " + answer.how);
       return without_after(std::move(answer));
     }
     const WorkerResponse& r = answer.response;
@@ -102,11 +102,13 @@ class HeaderCompile {
       return off("its image names the directory that it was compiled in");
     // This check comes after everything was read, so that the compiler read what was hashed. Where no include
     // is computed, the scan has found all files; publishing relies on that, too.
-    if (request_.trace_headers && r.headers_read.empty()) return off("the compiler did not say what it read");
+    if (request_.trace_headers && r.headers_read.empty())
+      return off("the compiler did not report which files it read");
     if (const auto read = read_but_not_hashed(unit_.closure, r.headers_read))
-      return off("the compiler read '" + *read + "', which its name does not cover");
-    if (const auto changed = unit_.closure.changed()) return off("'" + *changed + "' changed meanwhile");
-    if (!unit_.same_closure()) return off("its include closure changed meanwhile");
+      return off("the compiler read '" + *read + "', which the header's name does not cover");
+    if (const auto changed = unit_.closure.changed())
+      return off("'" + *changed + "' changed during the compile");
+    if (!unit_.same_closure()) return off("its include closure changed during the compile");
     made->stamp = *stamp;
     made->creator = r.worker_pid;
     made->headers_read = r.headers_read;
@@ -122,7 +124,7 @@ class HeaderCompile {
     const HeaderProof& proof = turn.header->proof;
     const Answer answer = ask(proof.request, HeaderOrder::Step::use, turn);
     if (answer.fate != Fate::answered) {
-      off("its proof ended its worker: " + answer.how);
+      off("the worker ended while it proved the header: " + answer.how);
       return false;
     }
     const WorkerResponse& r = answer.response;
@@ -133,7 +135,7 @@ class HeaderCompile {
     settled_ = true;
     if (r.image != proof.image || r.lowered_names != proof.lowered_names) {
       headers_.off_for_all("a precompiled header of " + request_.program_name +
-                           " gave another image than the headers themselves");
+                           " gave a different image than the headers themselves");
       return false;
     }
     // Warnings about the headers: a use does not show them.
@@ -149,7 +151,7 @@ class HeaderCompile {
   Answer use(const PrecompiledHeaders::Turn& turn) {
     Answer answer = ask(request_, HeaderOrder::Step::use, turn);
     if (answer.fate != Fate::answered) {
-      off("its use ended a worker: " + answer.how);
+      off("the worker ended while it used the header: " + answer.how);
       return without_after(std::move(answer));
     }
     WorkerResponse& r = answer.response;

@@ -17,7 +17,7 @@ void check_layout(const source::Manifest& manifest, const EntryFacts& facts, con
     fail("argument " + std::to_string(argument.ordinal) + " '" + a.name + "' is " +
          a.type.to_string(manifest.parameters) + " of " + std::to_string(a.type.size()) +
          " bytes in the manifest, and has " + std::to_string(argument.size) +
-         " in the kernel; its type is \"struct<" + std::to_string(argument.size) +
+         " in the kernel: write type = \"struct<" + std::to_string(argument.size) +
          ">\", or \"struct\" for the size that the image has");
   }
 }

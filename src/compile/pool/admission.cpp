@@ -80,9 +80,10 @@ std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const De
           if (!wants_slot_since) wants_slot_since = base::Clock::now();
           if (!slot && base::Clock::now() - *wants_slot_since >= patience(asked_as)) {
             slot = std::make_shared<char>();
-            base::warn_once("slots held",
-                            "no compile slot of this host became free for long; going on without one. Is a "
-                            "process stopped that compiles with the same cache?");
+            base::warn_once(
+                "slots held",
+                "no compile slot of this host became free for a long time, so this process compiles "
+                "without one; look for a stopped process that uses the same cache");
           }
         }
         if (slot || !limits.slots) {

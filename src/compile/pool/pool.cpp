@@ -199,15 +199,15 @@ WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand
   for (bool retried = false;; retried = true) {
     const auto pass = state.admission.enter(limits(), again);
     if (!pass) {
-      return state.admission.closed() ? refused(Fate::cancelled, "the service is gone")
-                                      : refused(Fate::timed_out, "its turn did not come in time");
+      return state.admission.closed() ? refused(Fate::cancelled, "the service was destroyed")
+                                      : refused(Fate::timed_out, "its turn to compile did not come in time");
     }
     Answer answer = run_once(request, demand, *pass);
     if (answer.peak_memory) state.admission.learn(demand.subject, answer.peak_memory);
     if (answer.fate == Fate::died && answer.signal == SIGKILL && !answer.killed_by_us &&
         state.admission.machine(limits()).memory_kills() > state.kills_before) {
       answer.fate = Fate::out_of_memory;
-      answer.how += " by the kernel: memory ran out";
+      answer.how += " by the operating system, because memory ran out";
     }
     if (answer.fate != Fate::out_of_memory) return answer;
     // Other compiles took memory at the same time. The second try reserves twice as much as this compile had.
@@ -221,10 +221,11 @@ WorkerProcess::Answer WorkerPool::run_once(const WorkerRequest& request, const D
   State& state = state_.get();
   std::unique_ptr<WorkerProcess> worker = take(request);
   if (!worker) {
-    base::warn_once("no worker",
-                    "no kiln-worker executable found (looked for " + base::join(worker_candidates(), ", ") +
-                        "); compiling inside this process, where a compiler crash cannot be contained. Set "
-                        "KILN_WORKER to the executable");
+    base::warn_once(
+        "no worker",
+        "no kiln-worker executable found (looked for " + base::join(worker_candidates(), ", ") +
+            "), so kiln compiles in this process, where a compiler crash ends it: set KILN_WORKER to the "
+            "executable");
     Answer here;
     here.fate = Answer::Fate::answered;
     here.response = backend().run(request, WorkingDirectory::of_thread);

@@ -198,13 +198,13 @@ std::string WorkerProcess::reap(int* signal) noexcept {
   if (got < 0) return "reaped by the host program";
   if (info.si_code == CLD_EXITED) {
     return "exited with status " + std::to_string(info.si_status) +
-           (info.si_status == kNotStartedByHost ? ": it is not of this version of kiln" : "");
+           (info.si_status == kNotStartedByHost ? ": it belongs to another version of kiln" : "");
   }
   if (signal) *signal = info.si_status;
   std::string how =
       "killed by signal " + std::to_string(info.si_status) + " (" + ::strsignal(info.si_status) + ")";
   if (info.si_status == SIGABRT) how += ", as the compiler does when memory runs out";
-  if (info.si_status == SIGXCPU) how += ": its limit of CPU time";
+  if (info.si_status == SIGXCPU) how += ": it reached its limit of CPU time";
   return how;
 }
 

@@ -60,7 +60,7 @@ void read_argument(const Draft& draft, ArgumentSpec& out, const TableReader& rea
   read_value(out, reader, symbols);
   const bool none = out.value.empty() && !out.float_value;
   if (out.optional && !pointer && none)
-    reader.fail("optional", "an optional number needs a value, which an omitted one gets");
+    reader.fail("optional", "an optional number needs a value, for calls that omit it");
 }
 
 /// Finds an order in which `value` expressions can be computed, because they may read other arguments.

@@ -73,7 +73,7 @@ constexpr Refused kRefused[] = {
     {"-rdc", "relocatable code returns an image with unresolved symbols"},
     {"-relocatable-device-code", "relocatable code returns an image with unresolved symbols"},
     {"-dc", "relocatable code returns an image with unresolved symbols"},
-    {"-dlto", "link-time code is no image that can be loaded"},
+    {"-dlto", "link-time code cannot be loaded as an image"},
     {"-device-debug", "debug information embeds directories in the image"},
     {"-lineinfo", "line information embeds directories in the image"},
     {"-generate-line-info", "line information embeds directories in the image"},
@@ -161,11 +161,11 @@ void read_compile(Draft& draft, const TableReader& root) {
       check_header(headers, name, name);
       const std::string stub = headers.need_line(name);
       check_header(headers, name, stub);
-      if (stub == name) headers.fail(name, "would be replaced by itself");
+      if (stub == name) headers.fail(name, "must not be replaced by itself");
       // The compiler would go on and replace the stub, too.
       if (replace->find(stub))
-        headers.fail(name,
-                     "is replaced by " + base::quote(stub) + ", which is replaced itself; name the last one");
+        headers.fail(
+            name, "is replaced by " + base::quote(stub) + ", which is replaced itself: name the last header");
       out.replace.emplace_back(name, stub);
     }
   }
@@ -178,7 +178,7 @@ void read_compile(Draft& draft, const TableReader& root) {
     if (!is_one_line(value.string))
       macros.fail(name, base::quote(value.string) + " must be one line without control characters");
     if (name == "NDEBUG")
-      macros.fail(name, "is written ndebug = true (the default) or false, outside of define");
+      macros.fail(name, "is set by [compile] ndebug = true (the default) or false, not in define");
     out.define.emplace_back(name, value.string);
   }
 }

@@ -55,7 +55,7 @@ class FillReader {
     if (text_.find("::") != std::string::npos) return kernel();
     if (text_ == "permutation") return indices({.kind = Fill::Kind::permutation});
     const auto open = text_.find('(');
-    if (open == std::string::npos || text_.back() != ')') fail(" is no fill");
+    if (open == std::string::npos || text_.back() != ')') fail(" is not a fill");
     const std::string name = text_.substr(0, open);
     pieces_ = arguments_of(std::string_view(text_).substr(open + 1, text_.size() - open - 2));
     if (name == "normal") return normal();
@@ -96,31 +96,33 @@ class FillReader {
   Fill normal() const {
     take(2);
     Fill out{.kind = Fill::Kind::normal, .a = number(0), .b = number(1)};
-    if (out.b < 0) fail(": a standard deviation is not negative");
+    if (out.b < 0) fail(": a standard deviation must not be negative");
     return out;
   }
   Fill uniform() const {
     take(2);
     Fill out{.kind = Fill::Kind::uniform, .a = number(0), .b = number(1)};
-    if (out.a > out.b) fail(": the lower bound comes first");
+    if (out.a > out.b) fail(": the lower bound must come first");
     return out;
   }
   Fill integer() const {
     take(2);
     Fill out{.kind = Fill::Kind::integer, .low = expression(0), .high = expression(1)};
     const auto low = out.low.constant_value(), high = out.high.constant_value();
-    if (low && high && *low > *high) fail(": the lower bound comes first");
+    if (low && high && *low > *high) fail(": the lower bound must come first");
     return out;
   }
   Fill offsets() const {
     take(1);
     Fill out{.kind = Fill::Kind::offsets, .low = Expression::constant(0), .high = expression(0)};
-    if (const auto total = out.high.constant_value(); total && *total < 0) fail(": a total is not negative");
+    if (const auto total = out.high.constant_value(); total && *total < 0)
+      fail(": a total must not be negative");
     return indices(std::move(out));
   }
   Fill lengths() const {
     take(1);
-    if (!draft_.out.slots.run) fail(": there is no " + draft_.work_list.run_title() + " with lengths");
+    if (!draft_.out.slots.run)
+      fail(": it needs a table " + draft_.work_list.run_title() + " that gives the lengths");
     const std::vector<std::string> known(draft_.work_list.kind->arrays.begin(),
                                          draft_.work_list.kind->arrays.end());
     if (std::find(known.begin(), known.end(), pieces_[0]) == known.end())

@@ -51,7 +51,7 @@ void read_dtype_values(ParameterSpec& spec, const TableReader& reader) {
   for (const auto& [name, cpp] : table->members) {
     const auto same = [&, &named = name](const Choice& choice) { return choice.name == named; };
     if (std::none_of(spec.choices.begin(), spec.choices.end(), same))
-      reader.fail("spelling", base::quote(name) + " is none of the values: " + allowed_values(spec));
+      reader.fail("spelling", base::quote(name) + " is not one of the values: " + allowed_values(spec));
   }
 }
 
@@ -68,7 +68,7 @@ void read_integer_values(ParameterSpec& spec, const TableReader& reader) {
     if (range->kind != Kind::array || range->items.size() != 2)
       reader.fail("range", "expected [least, most]");
     spec.range = {integer_in(reader, "range", range->items[0]), integer_in(reader, "range", range->items[1])};
-    if (spec.range->first > spec.range->second) reader.fail("range", "the least value comes first");
+    if (spec.range->first > spec.range->second) reader.fail("range", "the least value must come first");
     return;
   }
   const TomlValue& values = reader.need("values");

@@ -170,8 +170,9 @@ void run_on_variants_alone(Manifest& out, const TableReader& root) {
   for (const auto& [arch, variant] : out.variants) archs.push_back(arch);
   for (const base::Arch arch : out.arch_only) {
     if (std::find(archs.begin(), archs.end(), arch) != archs.end()) continue;
-    root.fail("template", "arch allows " + arch.name() + ", for which there is no source: neither of " +
-                              "[template] nor of an [arch." + arch.name() + ']');
+    root.fail("template", "arch allows " + arch.name() +
+                              ", for which there is no source: neither [template] nor [arch." + arch.name() +
+                              "] names one");
   }
   out.arch_min.reset();  // every override was checked against it
   out.arch_only = std::move(archs);
@@ -195,7 +196,8 @@ Manifest parse_manifest(std::string_view toml, const std::string& file, WorkList
   for (auto& [arch, variant] : trees.variants) {
     if (!supports(out, arch)) {
       root.fail("arch",
-                arch.name() + " is overridden, and [template] arch does not allow it: it is never used");
+                arch.name() +
+                    " is overridden, but [template] arch does not allow it, so the override is never used");
     }
     out.variants.emplace_back(
         arch, std::make_shared<Manifest>(parse_all_entries(std::move(variant), file, work_lists)));

@@ -100,7 +100,7 @@ ArchTrees split_archs(TomlValue tree, const std::string& file) {
     for (const std::string key : {"instantiate", "launch"}) {
       if (over.has(key) && tree.find("kernel") && !(main && main->find("instantiate")))
         over.fail(key,
-                  "belongs to the entry point that [template] instantiate names, and there is none: an "
+                  "applies only to the entry point that [template] instantiate names, and there is none: an "
                   "override reaches no [[kernel]]");
     }
     base::Arch arch;

@@ -64,7 +64,7 @@ class WorkListReader {
         reader_.fail(
             key.name,
             base::quote(value.text()) +
-                " reads an argument or a run-time value: what the kernel fixes is known before any call");
+                " reads an argument or a run-time value, but this value must be known before any call");
       out.kernel.emplace_back(key.name, std::move(value));
     }
     if (const TomlValue* run = draft_.work_list.run())
@@ -89,7 +89,7 @@ class WorkListReader {
     if (a.type.kind != ArgumentType::Kind::pointer)
       reader_.fail(key, base::quote(a.name) + " must be a pointer");
     if (a.optional || !a.exists.empty())
-      reader_.fail(key, base::quote(a.name) + " must not be optional: there always is one");
+      reader_.fail(key, base::quote(a.name) + " must not be optional: every launch has one");
     if (!a.stride.empty()) reader_.fail(key, base::quote(a.name) + " must have no stride");
   }
   void check_list_argument(const ArgumentSpec& a) const {
@@ -104,19 +104,20 @@ class WorkListReader {
       reader_.fail("workers", base::quote(a.name) + " must be an i32");
     if (a.value.empty() || !known_before_calls(draft_.out.slots, a.value))
       reader_.fail("workers", base::quote(a.name) +
-                                  " needs a value made of parameters, derives and the device: as many blocks "
-                                  "as the device holds at once");
+                                  " needs a value made of parameters, derives and the device: the number of "
+                                  "blocks that the device holds at once");
   }
   void check_workspace(const ArgumentSpec& a, const WorkListSpec& list) const {
     check_made("workspace", a);
-    if (a.shape.empty()) reader_.fail("workspace", base::quote(a.name) + " needs a shape: its size");
+    if (a.shape.empty())
+      reader_.fail("workspace", base::quote(a.name) + " needs a shape, which states its size");
     const int workers = draft_.out.slots.argument_slot(list.workers);
     for (const Expression& extent : a.shape) {
       if (!known_before_calls(draft_.out.slots, extent, workers))
         reader_.fail("workspace", "the shape of " + base::quote(a.name) +
                                       " must be made of parameters, derives, the device and " +
                                       base::quote(draft_.out.arguments[index(list.workers)].name) +
-                                      ": it never moves");
+                                      ": its size is the same for every launch");
     }
   }
 
@@ -160,7 +161,7 @@ const Expression& WorkListSpec::of(std::string_view key) const {
 void find_work_list(Draft& draft, const TableReader& root, WorkListKinds kinds) {
   WorkListTable& list = draft.work_list;
   if (root.has("work_list") && root.has("plan"))
-    root.fail("plan", "is the old name of [work_list], and there are both: one of them must go");
+    root.fail("plan", "is the old name of [work_list], and the manifest has both: remove one of them");
   if (root.has("plan")) list.name = "plan";
   const TomlValue* found = root.find(list.name);
   if (!found) return;

@@ -43,7 +43,8 @@ std::vector<Value> values_of(const KernelTemplate& t, const char* const* names, 
 /// Throws in a forked child, because a thread of the parent makes the kernel.
 void refuse_in_child(const kiln_future& future) {
   if (future.generation != base::process_generation())
-    throw Error(Errc::not_ready, "the kernel is made by the process that this one was forked from");
+    throw Error(Errc::not_ready,
+                "the parent of this forked process makes the kernel, and this process cannot wait for it");
 }
 
 GetRequest request_of(const kiln_get* get) {

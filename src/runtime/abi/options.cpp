@@ -7,9 +7,9 @@ namespace kiln::runtime::c_api {
 Options options_of(const kiln_options& in) {
   Options o;
   o.ignore_environment = in.hermetic != 0;
-  require(in.mode >= KILN_MODE_DEFAULT && in.mode <= KILN_MODE_SEALED, "mode is none of KILN_MODE_*");
+  require(in.mode >= KILN_MODE_DEFAULT && in.mode <= KILN_MODE_SEALED, "mode is not one of KILN_MODE_*");
   require(in.adopt == KILN_ADOPT_WHEN_ASKED || in.adopt == KILN_ADOPT_AUTOMATICALLY,
-          "adopt is none of KILN_ADOPT_*");
+          "adopt is not one of KILN_ADOPT_*");
   o.mode = static_cast<Mode>(in.mode);
   o.cache_dir = text(in.cache_dir), o.template_path = text(in.template_path),
   o.include_path = text(in.include_path);

@@ -14,8 +14,8 @@ namespace {
 
 PrepareRequest request_of(const kiln_prepare& in) {
   PrepareRequest out;
-  require((in.plan != nullptr) != (in.file != nullptr), "expected a plan's text or its file, one of them");
-  require(in.until == KILN_UNTIL_READY || in.until == KILN_UNTIL_IMAGE, "until is none of KILN_UNTIL_*");
+  require((in.plan != nullptr) != (in.file != nullptr), "expected either a plan's text or its file");
+  require(in.until == KILN_UNTIL_READY || in.until == KILN_UNTIL_IMAGE, "until is not one of KILN_UNTIL_*");
   if (in.plan) {
     out.plan = in.plan, out.file = "<plan>";
   } else {
@@ -157,7 +157,7 @@ kiln_status kiln_service_stats(kiln_service* service, kiln_stats* out) {
 kiln_status kiln_set_log(void (*sink)(int32_t level, const char* message, size_t size, void* user),
                          void* user, int32_t level) {
   return guarded([&] {
-    require(level >= KILN_LOG_TRACE && level <= KILN_LOG_OFF, "level is none of KILN_LOG_*");
+    require(level >= KILN_LOG_TRACE && level <= KILN_LOG_OFF, "level is not one of KILN_LOG_*");
     base::set_log(sink, user, static_cast<base::Level>(level));
   });
 }

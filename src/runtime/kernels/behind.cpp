@@ -60,7 +60,7 @@ void BehindMaker::make(const Wanted& wanted, const KeepAlive& keep) {
       if (why_not) fail_undone(wanted.name(), why_not);
       make_here(wanted, request, keep);
     } catch (const std::exception& error) {
-      base::info("made ahead of need: " + std::string(error.what()));
+      base::info("a kernel could not be made ahead of need: " + std::string(error.what()));
     }
     ended();
   };

@@ -62,7 +62,7 @@ void check_fallback(const source::Manifest& specialised, const source::Manifest&
                                       "' does not have and which has no default");
     }
     if (index >= 0 && specialised.parameters[static_cast<std::size_t>(index)].kind != p.kind)
-      throw Error(Errc::manifest, what + ": its parameter '" + p.name + "' is of another kind");
+      throw Error(Errc::manifest, what + ": its parameter '" + p.name + "' has another kind");
   }
 }
 

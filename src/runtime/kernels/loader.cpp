@@ -65,7 +65,7 @@ const LoadedKernel& KernelLoader::load_once(const Wanted& wanted, source::Instan
   }
   if (!patient && loading->result.wait_until(request.deadline.at()) != std::future_status::ready) {
     throw Error(Errc::deadline, "the deadline passed while the driver was loading " + wanted.name() +
-                                    " (it goes on; kernels that run on the device can hold it up)");
+                                    " (the load goes on; kernels that run on the device can delay it)");
   }
   const LoadedKernel& kernel = *loading->result.get();
   if (wanted.given) {
@@ -158,8 +158,9 @@ std::unique_ptr<LoadedKernel> KernelLoader::load(const source::Instantiation& un
                   "the driver refuses the image of " + what + " for " + target_.arch.name() + ": " + refusal +
                       " (is the driver older than the toolkit? 13.x cubins need driver 580 or newer)");
     }
-    base::warn_once("refused " + obtained.image->key.hex(),
-                    "the driver refuses a cached image of " + what + " (" + refusal + "); trying the next");
+    base::warn_once("refused " + obtained.image->key.hex(), "the driver refuses a cached image of " + what +
+                                                                " (" + refusal +
+                                                                "); kiln tries the next image, or compiles");
     obtained = core_.obtain(unit, options);
   }
 }

@@ -30,8 +30,8 @@ KernelMaker::KernelMaker(Core& core, const std::shared_ptr<const source::Templat
 void KernelMaker::check_usable() const {
   if (!target_.driver) {
     throw Error(Errc::no_driver, "template '" + origin_->manifest.name +
-                                     "' was opened without a device: it compiles (compile()), "
-                                     "and cannot load. " +
+                                     "' was opened without a device: it can compile (compile()), "
+                                     "but not load kernels. " +
                                      Driver::load_error());
   }
   if (generation_ != base::process_generation())

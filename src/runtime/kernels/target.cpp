@@ -17,7 +17,7 @@ CUcontext current_context(const Driver& driver) {
               "no CUDA context is current in this thread" +
                   (got != CUDA_SUCCESS ? " (" + driver.describe(got) + ")" : std::string()) +
                   ": call cudaSetDevice, cuDevicePrimaryCtxRetain + cuCtxSetCurrent or the like first; "
-                  "kiln makes none");
+                  "kiln creates no context");
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ Obtained ImageCompiler::compile(const Unit& unit, cache::Record& record,
   };
   compile::Compiled compiled = call_worker(unit, urgency, same_files);
   if (compiled.unpublishable.empty() && !same_files()) {
-    compiled.unpublishable = "a file appeared in its search path while it was being compiled";
+    compiled.unpublishable = "a file appeared in its include search path while it was being compiled";
   }
   ++state_.counters.compiles;
   state_.counters.compile_us += static_cast<std::uint64_t>(compiled.facts.compile_ms * 1000);

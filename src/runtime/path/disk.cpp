@@ -52,8 +52,8 @@ std::optional<Obtained> read(cache::Store& store, const Unit& unit, base::Deadli
 void warn_of_damaged_layer(const std::string& directory) {
   base::warn_once("damaged layer " + directory,
                   "cache layer '" + directory +
-                      "' has records that are damaged or of another version of kiln; they are made anew. "
-                      "Write it again with 'kiln prewarm --layer'");
+                      "' has records that are damaged or of another version of kiln, so their kernels are "
+                      "compiled again; write the layer again with 'kiln prewarm --layer'");
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ std::optional<Obtained> FleetLookup::find_own(fleet::Tier& tier, const Unit& uni
            }});
   if (waiting) tell(state_.events, KILN_EVENT_WAIT_FINISHED, instantiation, {.milliseconds = waiting->ms()});
   if (stopped_)
-    throw Error(Errc::deadline, "the service is gone: " + hint(instantiation) + " was not waited for");
+    throw Error(Errc::deadline, "the service was destroyed while it waited for " + hint(instantiation));
   out.lease = std::move(reply.lease);
   absent = reply.absent;
   if (!reply.entry) return std::nullopt;

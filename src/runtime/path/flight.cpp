@@ -86,8 +86,8 @@ Obtained Flights::fly(const Unit& unit, const ObtainOptions& options, const Work
   const bool ready = wait(flight->result, options.deadline);
   if (joined) tell(events_, KILN_EVENT_WAIT_FINISHED, unit.instantiation, {.milliseconds = watch.ms()});
   if (!ready)
-    throw Error(Errc::deadline,
-                "the deadline passed while " + hint(unit.instantiation) + " was being compiled (it goes on)");
+    throw Error(Errc::deadline, "the deadline passed while " + hint(unit.instantiation) +
+                                    " was being compiled (the compile goes on)");
   if (joined && options.permission.compile && !flight->may_compile && ended_without_compiling(flight->result))
     return fly(unit, options, work);
   Obtained out = flight->result.get();

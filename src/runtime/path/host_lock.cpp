@@ -59,7 +59,7 @@ std::shared_ptr<cache::Flight> HostLock::take(const Unit& unit) {
   try {
     taken = wait_for(*file, unit, theirs);
   } catch (const Error& error) {
-    base::warn_once("flight", std::string(error.what()) + "; compiling without it");
+    base::warn_once("flight", std::string(error.what()) + "; this process compiles without the lock");
     return nullptr;
   }
   switch (taken.end) {
@@ -75,7 +75,8 @@ std::shared_ptr<cache::Flight> HostLock::take(const Unit& unit) {
       ++state_.counters.waits;
       std::rethrow_exception(theirs);
     case End::cancelled:
-      throw Error(Errc::deadline, "the service is gone: " + hint(unit.instantiation) + " was not waited for");
+      throw Error(Errc::deadline,
+                  "the service was destroyed while it waited for " + hint(unit.instantiation));
   }
   return std::move(taken.flight);
 }

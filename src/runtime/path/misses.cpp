@@ -19,7 +19,7 @@ void Misses::seal() {
                   "seal() changes nothing: mode = '" + told.value + "' (from " + told.origin +
                       ") compiles kernels that are not ready" +
                       (now == Mode::warn ? ", with a warning for each" : "") +
-                      "; for a seal that refuses them, leave the mode unset or set it to sealed");
+                      "; to have them refused, leave the mode unset or set it to sealed");
 }
 
 bool Misses::refuses(const source::Template& origin, const source::Resolved& resolved) {
@@ -31,7 +31,7 @@ bool Misses::refuses(const source::Template& origin, const source::Resolved& res
     note(resolved);
     recorder_.record(origin, resolved, Recorder::When::later);
   } else {
-    base::warn("after the seal: " + name + " was not ready");
+    base::warn(name + " was not ready after the seal");
   }
   state_.events.tell(KILN_EVENT_MISS_AFTER_SEAL, name, resolved.arch.name(), {});
   return now == Mode::sealed;

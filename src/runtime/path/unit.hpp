@@ -49,9 +49,11 @@ inline void tell(const Events& events, std::int32_t kind, const source::Instanti
 /// Refuses a unit that is stored nowhere and that the caller or the mode does not let be compiled. A plan
 /// makes kernels only, so the message for a reference has no plan.
 [[noreturn]] inline void refuse(const source::Instantiation& unit) {
-  throw Error(Errc::not_ready,
-              hint(unit) + " is not in the cache, and may not be compiled (mode sealed, or so asked)" +
-                  (unit.which == source::Which::kernel ? remedy(unit.resolved) : ""));
+  throw Error(
+      Errc::not_ready,
+      hint(unit) +
+          " is not in the cache, and this call may not compile it (mode sealed, or the call says so)" +
+          (unit.which == source::Which::kernel ? remedy(unit.resolved) : ""));
 }
 
 inline base::Clock::duration seconds(double s) {

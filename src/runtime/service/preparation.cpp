@@ -29,12 +29,13 @@ bool pinned_as_recorded(const KernelTemplate& opened, const source::PlannedSpeci
 
 std::shared_ptr<Preparation> Preparation::begin(Scopes& all, Scope& scope, const PrepareRequest& request) {
   if (&scope.siblings() != &all)
-    throw Error(Errc::invalid_argument, "the scope is another service's than the one that prepares");
+    throw Error(Errc::invalid_argument,
+                "the scope belongs to another service than the one that prepares the plan");
   const Config& config = all.core().config();
   const Target target = all.bind(request.device, request.arch);
   if (!target.driver && !request.image_only) {
     throw Error(Errc::invalid_argument,
-                "prepare until ready needs a device; without one, prepare until image (KILN_UNTIL_IMAGE)");
+                "preparing until ready needs a device; without one, prepare until image (KILN_UNTIL_IMAGE)");
   }
   const std::shared_ptr<Preparation> out(new Preparation(request));
   std::vector<Row> rows;
@@ -131,7 +132,8 @@ void Preparation::ended(std::uint64_t kiln_progress::*count, std::exception_ptr 
 
 void Preparation::refuse_in_child() const {
   if (generation_ != base::process_generation())
-    throw Error(Errc::not_ready, "the plan is prepared by the process that this one was forked from");
+    throw Error(Errc::not_ready,
+                "the parent of this forked process prepares the plan, and this process cannot wait for it");
 }
 
 bool Preparation::wait(base::Deadline deadline) {

@@ -10,7 +10,7 @@
 
 namespace kiln::runtime {
 namespace {
-constexpr const char* kLeaving = "the service goes";
+constexpr const char* kLeaving = "the service is being destroyed";
 }  // namespace
 
 void Background::run(Work work, Task task) {

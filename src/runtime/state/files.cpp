@@ -53,7 +53,7 @@ std::string Files::shims() const {
                 "host_headers = \"shim\" needs the headers that come with kiln's templates, and " +
                     (config_.installed_templates().empty()
                          ? config_.about_templates()
-                         : "'" + directory + "' is no directory: install kiln's templates whole"));
+                         : "'" + directory + "' is not a directory: install all of kiln's templates"));
   }
   return directory;
 }

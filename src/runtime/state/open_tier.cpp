@@ -19,7 +19,7 @@ std::string shown(const std::string& path) {
   constexpr std::size_t kLongPath = 128;  // a secret key is longer
   return path.size() <= kLongPath && path.find('\n') == std::string::npos
              ? '\'' + path + '\''
-             : "(not shown: it may be a secret one)";
+             : "(the text is not shown: it may be a secret key)";
 }
 
 trust::PublicKey public_key(const std::string& text) {
@@ -27,8 +27,9 @@ trust::PublicKey public_key(const std::string& text) {
   if (!trust::looks_like_public_key(text)) {
     auto content = base::read_file(text, trust::kMaxKeyFile);
     if (!content)
-      throw Error(Errc::io, "cannot read the public key " + shown(text) + ": " +
-                                (errno == EFBIG ? "it is larger than any" : std::strerror(errno)));
+      throw Error(Errc::io,
+                  "cannot read the public key " + shown(text) + ": " +
+                      (errno == EFBIG ? "it is larger than a public key may be" : std::strerror(errno)));
     file = std::move(content->bytes);
   }
   const trust::PublicKey key = trust::parse_public_key(file);
@@ -68,12 +69,13 @@ std::shared_ptr<fleet::Tier> open_tier(const Config& config, std::shared_ptr<fle
   if (options.trusted.empty() && !options.signer)
     throw Error(
         Errc::invalid_argument,
-        "nothing says whose entries to trust: set KILN_REMOTE_KEY to the public key that 'kiln bundle "
-        "keygen' made, or KILN_REMOTE_SIGN to the secret one");
+        "no key is set to verify entries with: set KILN_REMOTE_KEY to the public key that 'kiln bundle "
+        "keygen' made, or KILN_REMOTE_SIGN to the secret key");
   if (options.fleet && !options.signer)
-    base::warn_once("remote_sign",
-                    "KILN_REMOTE_MODE=fleet, and no KILN_REMOTE_SIGN to sign with: this node "
-                    "reads the fleet's tier and writes nothing to it");
+    base::warn_once(
+        "remote_sign",
+        "KILN_REMOTE_MODE=fleet needs KILN_REMOTE_SIGN to sign entries, and it is not set: this node "
+        "reads the fleet's tier and writes nothing to it");
   options.budget = std::chrono::duration_cast<base::Clock::duration>(
       std::chrono::duration<double>(config.remote_budget_s()));
   options.who = who();

@@ -42,9 +42,9 @@ std::shared_ptr<cache::Store> open_writable(const Candidate& candidate, std::uin
   options.cap_bytes = cap_bytes;
   if (cap_bytes < cache::kSmallestCap)
     base::warn_once("small cap", "KILN_CACHE_MAX_SIZE is " + std::to_string(cap_bytes) +
-                                     " bytes, and the smallest cap of a store is " +
+                                     " bytes, but the smallest cap of a store is " +
                                      std::to_string(cache::kSmallestCap) +
-                                     " bytes (4M): that is used instead");
+                                     " bytes (4M), which is used instead");
   return cache::Store::open(options);
 }
 
@@ -113,7 +113,7 @@ Places open_store(const Config& config) {
   const std::string remedy = "set KILN_CACHE_DIR to a local directory that only this user may write";
   if (!out.writable) {
     base::warn_once("no store",
-                    reasons + "nothing is cached on disk: every process compiles anew; " + remedy);
+                    reasons + "nothing is cached on disk, so every process compiles again; " + remedy);
   } else if (!reasons.empty()) {
     base::warn_once("store " + out.writable->directory(),
                     reasons + "caching in '" + out.writable->directory() + "' instead; " + remedy);
@@ -185,7 +185,7 @@ std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config) {
       out.push_back(open_layer(directory));
     } catch (const Error& error) {
       base::warn_once("layer " + directory, "cache layer '" + directory + "' is left out: " + error.what() +
-                                                "; mend it, or take it out of KILN_CACHE_LAYERS");
+                                                "; repair it, or remove it from KILN_CACHE_LAYERS");
     }
   }
   return out;

@@ -119,7 +119,7 @@ void Recorder::record(const source::Template& origin, const source::Resolved& re
 }
 
 void Recorder::warn(const char* what) const noexcept try {
-  base::warn_once("record " + file_, "not everything that is asked for is recorded: '" + file_ +
+  base::warn_once("record " + file_, "some specialisations that were asked for are not recorded: '" + file_ +
                                          "': " + what + " (KILN_RECORD)");
 } catch (...) {  // out of memory
 }
@@ -150,13 +150,13 @@ void Recorder::drain(State& state) {
       if (!append(state, fd.get(), state.pending.front())) {
         state.pending.clear();
         throw Error(Errc::io, "has reached " + std::to_string(kMaxBytes >> 20) +
-                                  " MiB; move it away, and a new one is begun");
+                                  " MiB: move it away, and kiln begins a new one");
       }
       state.pending.pop_front();
     }
     return;
   }
-  throw Error(Errc::io, "is being replaced all the time");
+  throw Error(Errc::io, "is replaced again and again");
 }
 
 /// Reads what others have appended, and removes a torn end. False when the file is no trace. Under the lock.
@@ -212,9 +212,9 @@ bool Recorder::is_ours(State& state, const Row& row) {
   state.dumped.emplace(row.template_name, ours);
   if (!ours) {
     base::warn_once("record " + directory + row.template_name,
-                    "the template '" + row.template_name + "' from memory is not the one that '" + directory +
-                        "' has by that name: what is asked of it is not recorded. Remove '" + file_ +
-                        "' and that directory to record anew");
+                    "the template '" + row.template_name + "' from memory differs from the one in '" +
+                        directory + "': its specialisations are not recorded. Remove '" + file_ +
+                        "' and that directory to begin a new record");
   }
   return ours;
 }

@@ -57,8 +57,8 @@ bool dump_template(const std::string& directory, const std::string& name, const 
                   [&](const auto& variant) { return variant.second->kernel.source == source; });
   if (after.name != name || after.kernel.source != source || !variants_too ||
       (before.reference && after.reference->source != reference)) {
-    throw Error(Errc::io, "the manifest of '" + name + "' writes its source's name in a way that cannot be " +
-                              "changed to '" + source + "'");
+    throw Error(Errc::io, "the manifest of '" + name + "' writes the name of its source in a way that kiln " +
+                              "cannot change to '" + source + "'");
   }
 
   const std::string base = directory + '/' + name;

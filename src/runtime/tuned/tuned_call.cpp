@@ -58,7 +58,7 @@ std::vector<std::string> not_given(const source::Manifest& manifest, std::span<c
 std::string objection(const source::Manifest& manifest, std::span<const Value> values,
                       const source::Resolved& plain, const std::vector<Parameter>& chosen) {
   const auto given = source::with_choice(variant_for(manifest, plain.arch), values, chosen);
-  if (!given) return "its values are none that the manifest allows";
+  if (!given) return "the manifest does not allow its values";
   try {
     return source::stricter(variant_for(manifest, plain.arch), plain,
                             source::resolve(manifest, *given, plain.arch));

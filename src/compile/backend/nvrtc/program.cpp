@@ -86,7 +86,7 @@ bool ready_for_header(const Nvrtc& nvrtc, const HeaderOrder& order, HeaderOutcom
   if (!nvrtc.has_precompiled_headers())
     outcome.why = "NVRTC before 13.0";
   else if (!reserve_pinned_heap(order.heap_bytes))
-    outcome.why = "the address range of its heap is not to be had";
+    outcome.why = "the address range of its heap cannot be reserved";
   else
     return true;
   return false;
@@ -139,7 +139,7 @@ bool translate_with_header(const Nvrtc& nvrtc, const WorkerRequest& request, con
   if (create) ::unlink(outcome.file.c_str());
   outcome.end = HeaderOutcome::End::refused;
   outcome.why = !heap_is_pinned() ? "its heap could not be pinned"
-                : ok              ? "the compiler did not take it: " + response.log.substr(0, 300)
+                : ok              ? "the compiler did not accept it: " + response.log.substr(0, 300)
                                   : "the compile failed: " + response.log.substr(0, 300);
   return false;
 }
@@ -216,8 +216,9 @@ class Compiling {
     if (g_inherited.get().locked)
       throw Error(
           Errc::no_compiler,
-          "this process was forked while its parent was compiling inside itself, and has the compiler "
-          "locked for ever. With a kiln-worker executable (KILN_WORKER) nothing is compiled there");
+          "this process was forked while its parent compiled in its own process, so the compiler stays "
+          "locked here for ever: give kiln a kiln-worker executable (KILN_WORKER), or fork before any "
+          "compile");
     ++g_compiling;
   }
   ~Compiling() { --g_compiling; }

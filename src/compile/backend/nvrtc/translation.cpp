@@ -58,7 +58,7 @@ bool refuse_size(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, const Work
   response.log = std::string(image > kMaxImage ? "the image has " : "the PTX has ") +
                  std::to_string(image > kMaxImage ? image : ptx) + " bytes, and at most " +
                  std::to_string(kMaxImage) +
-                 " are taken: fill large __device__ arrays at run time instead of initialising them";
+                 " are allowed: fill large __device__ arrays at run time instead of initialising them";
   return true;
 }
 
