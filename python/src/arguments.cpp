@@ -176,7 +176,8 @@ bool Arguments::from_interface(PyObject* object, std::size_t i) noexcept {
   const std::uint64_t named = PyLong_AsUnsignedLongLong(stream);
   if (PyErr_Occurred()) return false;
   if (named_stream_ != 0 && named_stream_ != named)
-    return set_invalid("argument %zu names another stream than an earlier one: say which with stream=", i),
+    return set_invalid(
+               "argument %zu names another stream than an earlier one: choose the stream with stream=", i),
            false;
   named_stream_ = named;
   return true;

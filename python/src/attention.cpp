@@ -63,7 +63,7 @@ int requests_of(const Array& qo_indptr, const Array& kv_indptr, const Array& kv_
     const bool has = array->size() >= more;
     if (has && !requests) requests = array->size() - more;
     if (has && *requests == array->size() - more) return;
-    set_invalid("%s has %zu entries, which is not what the other lengths say", name, array->size());
+    set_invalid("%s has %zu entries, which does not match the other lengths", name, array->size());
     throw nb::python_error();
   };
   agree(kv_indptr, 1, "kv_indptr");

@@ -42,8 +42,8 @@ bool only_stream(PyObject* names, PyObject* const* values, PyObject** stream) no
     PyObject* const name = PyTuple_GetItem(names, i);
     if (name != stream_name && PyUnicode_CompareWithASCIIString(name, "stream") != 0) {
       PyErr_Format(PyExc_TypeError,
-                   "a kernel's arguments are positional, in the manifest's order; %R is not one, only "
-                   "stream= may be named",
+                   "a kernel's arguments are positional, in the manifest's order: %R cannot be given by "
+                   "name, only stream= can",
                    name);
       return false;
     }
@@ -142,7 +142,7 @@ PyMethodDef methods[] = {
     {}};
 PyGetSetDef properties[] = {
     {"info", get_info, nullptr, "A KernelInfo: key, registers, spills, how it was obtained.", nullptr},
-    {"function", get_function, nullptr, "The CUfunction, for those who launch themselves.", nullptr},
+    {"function", get_function, nullptr, "The CUfunction, for programs that launch it themselves.", nullptr},
     {}};
 PyType_Slot slots[] = {
     {Py_tp_doc,

@@ -29,7 +29,7 @@ PyObject* find(LauncherObject* self, int device, PyObject* parameters) noexcept 
   PyObject* const made = PyObject_CallFunction(self->miss, "iO", device, parameters);
   if (!made) return nullptr;
   if (Py_TYPE(made) != kernel_type) {
-    PyErr_SetString(PyExc_TypeError, "miss() returned no kiln.Kernel");
+    PyErr_SetString(PyExc_TypeError, "miss() did not return a kiln.Kernel");
   } else if (PyDict_SetItem(kernels, parameters, made) == 0) {
     return made;
   }
@@ -78,7 +78,8 @@ PyObject* called(PyObject* object, PyObject* const* given, std::size_t flagged, 
   Arguments arguments;
   if (!arguments.take(given + 1, count - 1)) return nullptr;
   const int device = arguments.device() < 0 ? 0 : arguments.device();
-  if (device >= kDevices) return set_invalid("device %d: at most %d are known", device, kDevices), nullptr;
+  if (device >= kDevices)
+    return set_invalid("device %d: kiln supports device numbers below %d", device, kDevices), nullptr;
   const Owned kernel(find(self, device, given[0]));
   if (!kernel) return nullptr;
   auto* const found = reinterpret_cast<KernelObject*>(static_cast<PyObject*>(kernel));

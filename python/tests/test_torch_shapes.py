@@ -88,7 +88,7 @@ def test_recurrent_operators_refuse_what_shapes_do_not_say(launching, driver):
     good = {name: recurrent_arguments(shapes) for name, shapes, _ in RECURRENT}
     one, ends = {"x": torch.randn(1, 12, 256).bfloat16(), "mu": good["rwkv7_shift_mix"]["mu"]}, torch.tensor([0, 5, 12])
     for call, text in [
-        (lambda: k.rwkv7_shift_mix(**good["rwkv7_shift_mix"], cu_seqlens=ends), r"x is \[2, 12, 256\]: with cu_seqlens all sequences lie behind each other"),
+        (lambda: k.rwkv7_shift_mix(**good["rwkv7_shift_mix"], cu_seqlens=ends), r"x is \[2, 12, 256\]: expected \[1, tokens, ...\] with cu_seqlens"),
         (lambda: k.rwkv7_shift_mix(**one, cu_seqlens=ends.int()), "cu_seqlens is torch.int32, expected torch.int64"),
         (lambda: k.rwkv7_shift_mix(**one, cu_seqlens=ends.view(1, 3)), r"cu_seqlens is \[1, 3\], expected \[sequences \+ 1\]"),
         (lambda: k.rwkv7_shift_mix(**one, cu_seqlens=torch.arange(6)[::2]), "cu_seqlens must be contiguous"),

@@ -58,13 +58,13 @@ def fused_add_rms_norm(launch, x: Tensor, residual: Tensor, weight: Tensor, eps:
     """
     same_type(x, residual=residual)
     if residual.shape != x.shape:
-        refuse(f"residual is {list(residual.shape)}, x is {list(x.shape)}")
+        refuse(f"residual is {list(residual.shape)}, expected {list(x.shape)} like x")
     return _norm(launch, x, rows_in_place(residual, "residual"), weight, eps, gemma, out_dtype, scale)
 
 
 def _half(x):
     if x.shape[-1] % 2:
-        refuse(f"x has rows of {x.shape[-1]} elements: gate and up are halves of them")
+        refuse(f"x has rows of {x.shape[-1]} elements, expected an even number: gate and up are the halves of a row")
     return x.shape[-1] // 2
 
 
@@ -93,7 +93,7 @@ def act_and_mul_group_fp8(launch, x: Tensor, group: int = 128, act: str = "silu"
     """
     width, (matrix, rows, stride) = _half(x), rows_of(x)
     if width % group:
-        refuse(f"a row of {width} elements has no whole groups of {group}")
+        refuse(f"a row of gate or up has {width} elements, expected a multiple of group = {group}")
     out = empty(x, *x.shape[:-1], width, dtype=E4M3)
     scales = empty(x, *x.shape[:-1], width // group)
     launch((x.dtype, width, act, E4M3, round_gate, order, group), out, matrix, rows, stride, width, alpha, limit, None, scales,
@@ -275,7 +275,7 @@ def fp8_quant_group(launch, x: Tensor, group: int = 128, dtype: torch.dtype = E4
     Packed scales are int32 [rows, ceil(groups / 4)] and powers of two.
     """
     if x.dim() != 2 or x.shape[1] % group:
-        refuse(f"x is {list(x.shape)}, expected rows of whole groups of {group}")
+        refuse(f"x is {list(x.shape)}, expected [rows, a multiple of group = {group}]")
     (matrix, rows, stride), width = rows_of(x), x.shape[1]
     columns = width // group
     if packed:

@@ -1,8 +1,7 @@
-"""Attention with plans. A plan says what each block of a launch does for the lengths of a batch.
+"""Attention with plans: which block of a launch does what, for the lengths of a batch, in a buffer that never moves.
 
-plan() runs on the host, outside of any capture, and copies the plan to the device in the current stream.
-The device buffer never moves. A call runs the operator, in eager mode, compiled or captured.
-A captured graph replays with other lengths after plan() was called for them.
+plan() runs on the host, outside of any capture, and copies the plan to the device in the current stream; a call runs the operator, in eager mode,
+compiled or captured. A graph replays with other lengths once plan() was called for them.
 """
 
 from __future__ import annotations
@@ -23,22 +22,20 @@ def _listed(name: str, lengths: Any) -> list[int] | None:
     if lengths is None or isinstance(lengths, list):
         return lengths
     if isinstance(lengths, Tensor) and lengths.device.type == "cuda":
-        refuse(f"{name} is on {lengths.device}: plans are made on the host, and reading it would wait for the device; expected a list, or host memory")
+        refuse(f"{name} is on {lengths.device}: plans are made on the host, and reading it would wait for the device; expected a list, "
+               "or an array in host memory")
     return lengths.tolist() if hasattr(lengths, "tolist") else list(lengths)
 
 
 class _Planner:
-    """The host's side of plans: a kernel, its limits, and the host buffers that plans are written into.
-
-    It is separate from the torch module because attributes of a module are slow.
-    """
+    """The host's side: a kernel, its limits, and what plans are written into and copied from. No part of the module, whose attributes are slow."""
 
     def __init__(self, template: str, parameters: dict[str, Any], device: torch.device, limits: dict[str, int]) -> None:
         self.template, self.parameters, self.device, self.limits = template, parameters, device, limits
         self.service, self._kernel = _modes.service(), self._made()
         self.sizes = _kiln.attention_sizes(self._kernel, **limits)
         on_gpu = device.type == "cuda"
-        # Two buffers, so that the next plan can be written while the last plan is still being copied.
+        # Two, so that the next plan is written while the last is still being copied.
         self.host = [torch.empty(self.sizes.plan_bytes // 4, dtype=torch.int32, pin_memory=on_gpu) for _ in range(2)]
         self.bytes = [host.numpy() for host in self.host]
         self.copied: list[Any] = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
@@ -49,19 +46,20 @@ class _Planner:
         return _modes.kernel(f"kiln::{self.template}", self.template, self.device.index or 0, self.parameters)
 
     def kernel(self) -> _kiln.Kernel:
-        """The kernel of the service that operators launch through now."""
+        """Of the service that operators launch through now."""
         service = _modes.service()
         if self.service is not service:
             kernel = self._made()
             if _kiln.attention_sizes(kernel, **self.limits) != self.sizes:
-                refuse(f"the service in use now has another {self.template}, whose plans take buffers of other sizes: make new ones")
+                refuse(f"the service in use now has another {self.template}, whose plans need buffers of other sizes: "
+                       "make a new PagedDecode or RaggedPrefill")
             self.service, self._kernel = service, kernel
         return self._kernel
 
     def write(self, words: Tensor, lengths: dict[str, Any]) -> AttentionPlan:
         if self.capturing():
-            refuse("plan() while a stream captures: the copy would be part of the graph, with these lengths; plan before the capture and before "
-                   "replays")
+            refuse("plan() was called while a stream captures: the copy would be part of the graph, with these lengths; call plan() before the "
+                   "capture and before each replay with other lengths")
         self.turn = turn = 1 - self.turn
         copied = self.copied[turn]
         if copied is not None:
@@ -75,11 +73,8 @@ class _Planner:
 
 
 class _Planned(torch.nn.Module):
-    """Holds a plan's device buffer and makes plans for it.
-
-    It is a torch module so that a compiled model treats the plan as a buffer of its own.
-    It is not thread-safe, and a plan belongs to one launch at a time.
-    """
+    """A plan's buffer and what makes plans. A module, so that a compiled model takes the plan for a buffer of its own. Not thread-safe; a plan belongs
+    to one launch at a time."""
 
     plan_words: Tensor
 
@@ -96,19 +91,19 @@ class _Planned(torch.nn.Module):
         self.register_buffer("plan_words", torch.zeros(sizes.plan_bytes // 4, dtype=torch.int32, device=place), persistent=False)
 
     def _plan(self, **lengths: Any) -> AttentionPlan:
-        if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo
-            refuse("plan() in a compiled function: plans are made on the host, before it is called")
+        if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo with this module
+            refuse("plan() was called in a compiled function: plans are made on the host; call plan() before the function")
         return self._planner.write(self.plan_words, lengths)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(self.plan_words).data_ptr() != self.plan_words.data_ptr():
-            refuse(f"{type(self).__name__}'s plan lies on {self.plan_words.device} and never moves, as captured graphs know its address: make a new one "
-                   "there")
+            refuse(f"{type(self).__name__}'s plan lies on {self.plan_words.device} and cannot move, because captured graphs hold its address: make a "
+                   f"new {type(self).__name__} on the other device")
         return super()._apply(fn, recurse)
 
 
 def _value_size(head_size: int) -> int:
-    """The size of a head of v for a size of a head of q and k, as the templates' manifests default it."""
+    """As the templates' manifests have it."""
     return 128 if head_size == 192 else head_size
 
 
@@ -119,13 +114,8 @@ class PagedDecode(_Planned):
         attention.plan(kv_indptr, last_page_len=last)       # for each batch, once for all layers
         o, lse = attention(q, k_cache, v_cache, kv_indices)
 
-    `max_requests` and `max_tokens` bound every batch.
-    `max_tokens` counts the tokens of q of all requests; 0 means one for each request.
-    `value_size` (a head of v) is head_size by default, but 128 when head_size is 192.
-    `kv_dtype` is dtype by default.
-    A token sees at most `window_left` tokens before its own place; -1 means all.
-    soft_cap 0 means no cap, and sm_scale 0 means head_size^-1/2. With `alibi` each call takes alibi_slopes.
-    `workers` is the number of blocks of the grid; 0 means the template's choice for this GPU.
+    `max_tokens` is that of q, of all requests together: 0 is one each. Where not given, `value_size` is head_size, but 128 with heads of 192, and
+    `kv_dtype` is dtype. A token sees at most window_left tokens before its own place. `workers`: blocks of the grid, 0 for what the template says for this GPU.
     """
 
     def __init__(self, *, heads: int, kv_heads: int, head_size: int, page_size: int, max_requests: int, max_tokens: int = 0,
@@ -142,44 +132,35 @@ class PagedDecode(_Planned):
         self.window_left, self.soft_cap, self.sm_scale = window_left, soft_cap, sm_scale
 
     def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
-        """Plans a batch, and starts the copy of the plan to the device in the current stream.
-
-        Request i has the pages kv_indices[kv_indptr[i]:kv_indptr[i + 1]]. Its last page has last_page_len[i]
-        tokens, or the request has kv_len[i] tokens in all. With qo_indptr the request has the queries
-        q[qo_indptr[i]:qo_indptr[i + 1]], else one token.
-        Lengths are lists, numpy arrays, or tensors in host memory.
-        Raises Error while a stream captures, in a compiled function, and for lengths on the device.
-        """
+        """For requests whose pages are kv_indices[kv_indptr[i]:kv_indptr[i + 1]], the last with last_page_len[i] tokens (or kv_len[i] in all). With
+        qo_indptr request i has q[qo_indptr[i]:qo_indptr[i + 1]], else one token. Lists, numpy's arrays, or tensors in host memory."""
         return self._plan(kv_indptr=_listed("kv_indptr", kv_indptr), last_page_len=_listed("last_page_len", last_page_len),
                           kv_len=_listed("kv_len", kv_len), qo_indptr=_listed("qo_indptr", qo_indptr), page_size=self.page_size,
                           window_left=self.window_left)
 
     def forward(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, kv_indices: Tensor, *, alibi_slopes: Tensor | None = None,
                 k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Runs torch.ops.kiln.attn_decode_paged with the plan.
-
-        Returns (o [tokens, heads, value_size], lse [tokens, heads]).
-        Results for rows of q after the plan's last token are not written: they hold whatever the memory held.
-        """
+        """(o [tokens, heads, value_size], lse [tokens, heads]): torch.ops.kiln.attn_decode_paged with the plan. Rows of q behind the plan's are left
+        as they are allocated."""
         of_type(self.dtype, q=q)
         of_type(self.kv_dtype, k_cache=k_cache)
         of_shape(q, "q", q.shape[0], self.heads, self.head_size)
         of_shape(k_cache, "k_cache", k_cache.shape[0], self.page_size, self.kv_heads, self.head_size)
         of_shape(v_cache, "v_cache", k_cache.shape[0], self.page_size, self.kv_heads, self.value_size)
         if self.alibi != (alibi_slopes is not None):
-            refuse(f"alibi_slopes is {'' if alibi_slopes is not None else 'not '}given, and alibi = {self.alibi}")
+            refuse(f"alibi_slopes is {'' if alibi_slopes is not None else 'not '}given, but this PagedDecode has alibi = {self.alibi}")
         return attn_decode_paged(q, k_cache, v_cache, kv_indices, self.plan_words, self.workers, self.workspace_bytes, self.sm_scale, self.soft_cap,
                                  self.window_left, alibi_slopes, k_scale, v_scale)
 
 
 class RaggedPrefill(_Planned):
-    """Attention of a batch of prompts whose tokens are concatenated: template attn_prefill.
+    """Attention of a batch of prompts, whose tokens lie behind each other: template attn_prefill.
 
         attention = kiln.torch.RaggedPrefill(heads=32, kv_heads=8, head_size=128, max_requests=16, max_tokens=8192)
         attention.plan(qo_indptr, kv_indptr)
         o, lse = attention(q, k, v)
 
-    Options are as in PagedDecode. With `mask` each call takes a mask of its own, instead of `causal`.
+    Options as PagedDecode's; `mask`: each call has a mask of its own, instead of `causal`.
     """
 
     def __init__(self, *, heads: int, kv_heads: int, head_size: int, max_requests: int, max_tokens: int, dtype: torch.dtype = torch.bfloat16,
@@ -194,29 +175,21 @@ class RaggedPrefill(_Planned):
         self.causal, self.window_left, self.soft_cap, self.alibi, self.mask, self.sm_scale = causal, window_left, soft_cap, alibi, mask, sm_scale
 
     def plan(self, qo_indptr: Any, kv_indptr: Any, *, kv_len: Any = None) -> AttentionPlan:
-        """Plans a batch, and starts the copy of the plan to the device in the current stream.
-
-        Request i has the queries q[qo_indptr[i]:qo_indptr[i + 1]]. Its rows of k and v begin at kv_indptr[i]:
-        kv_len[i] of them, or all up to kv_indptr[i + 1].
-        Lengths are lists, numpy arrays, or tensors in host memory.
-        Raises Error while a stream captures, in a compiled function, and for lengths on the device.
-        """
+        """For requests with q[qo_indptr[i]:qo_indptr[i + 1]] and, of k and v, rows from kv_indptr[i] on: kv_len[i] of them, or all up to the next.
+        Lists, numpy's arrays, or tensors in host memory."""
         return self._plan(qo_indptr=_listed("qo_indptr", qo_indptr), kv_indptr=_listed("kv_indptr", kv_indptr), kv_len=_listed("kv_len", kv_len),
                           window_left=self.window_left)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None, mask: Tensor | None = None,
                 mask_indptr: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Runs torch.ops.kiln.attn_prefill with the plan.
-
-        Returns (o [tokens, heads, value_size], lse [tokens, heads]).
-        Results for rows of q after the plan's last token are not written: they hold whatever the memory held.
-        """
+        """(o [tokens, heads, value_size], lse [tokens, heads]): torch.ops.kiln.attn_prefill with the plan. Rows of q behind the plan's are left as
+        they are allocated."""
         of_type(self.dtype, q=q)
         of_shape(q, "q", q.shape[0], self.heads, self.head_size)
         of_shape(k, "k", k.shape[0], self.kv_heads, self.head_size)
         of_shape(v, "v", k.shape[0], self.kv_heads, self.value_size)
         for name, wanted, given in (("alibi_slopes", self.alibi, alibi_slopes), ("mask", self.mask, mask)):
             if wanted != (given is not None):
-                refuse(f"{name} is {'' if given is not None else 'not '}given, and {name.partition('_')[0]} = {wanted}")
+                refuse(f"{name} is {'' if given is not None else 'not '}given, but this RaggedPrefill has {name.partition('_')[0]} = {wanted}")
         return attn_prefill(q, k, v, self.plan_words, self.workers, self.workspace_bytes, self.causal, self.sm_scale, self.soft_cap, self.window_left,
                             alibi_slopes, mask, mask_indptr)

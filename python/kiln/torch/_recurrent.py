@@ -22,7 +22,7 @@ def _sequences(x, name, cu_seqlens):
     of_dims(cu_seqlens, "cu_seqlens", "[sequences + 1]")
     dense(cu_seqlens, "cu_seqlens", cu_seqlens.shape[0])
     if x.shape[0] != 1:
-        refuse(f"{name} is {list(x.shape)}: with cu_seqlens all sequences lie behind each other, in [1, tokens, ...]")
+        refuse(f"{name} is {list(x.shape)}: expected [1, tokens, ...] with cu_seqlens, all sequences one after another")
     return cu_seqlens.shape[0] - 1, x.shape[1]
 
 
