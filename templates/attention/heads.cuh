@@ -48,7 +48,8 @@ struct HeadLayout {
   static constexpr int LANES = TURNING + STILL;
   static constexpr bool SINGLE = INTERLEAVE && VEC == 1;  // a vector has one element; two vectors are a pair
   static constexpr bool WITHIN = INTERLEAVE && VEC > 1;   // pairs lie within a vector
-  static_assert(PAIRS % VEC == 0 && D % VEC == 0 && ROTARY <= D, "VEC divides ROTARY / 2 and D");
+  static_assert(PAIRS % VEC == 0 && D % VEC == 0 && ROTARY <= D,
+                "VEC must divide ROTARY / 2 and D, and ROTARY must be at most D");
 
   // turns() says whether the lane has pairs. first() and second() are the elements at which its
   // vectors begin.

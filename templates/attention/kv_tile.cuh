@@ -50,7 +50,7 @@ struct KvTile {
   static constexpr bool BYTE = sizeof(KV) == 1;
   static constexpr int BYTES = D * static_cast<int>(sizeof(KV)), CHUNKS = BYTES / 16;
   static constexpr int STEP = 2 * static_cast<int>(sizeof(KV));  // chunks that 32 elements take
-  static_assert(D % 64 == 0, "whole rows of 64 bytes");
+  static_assert(D % 64 == 0, "D must be a multiple of 64");
 
   // Returns the bytes from the tile's start to a chunk of 16 bytes. Chunks lie as in Swizzled. Rows whose
   // size is not a multiple of 128 bytes are swizzled by pairs.

@@ -50,7 +50,7 @@ struct MaskBits {
   // i; bits from kv_len on are undefined.
   template <int TOKENS>
   __device__ __forceinline__ u64 window(i32 qo, i32 kv) const {
-    static_assert(TOKENS <= 64, "64 bits");
+    static_assert(TOKENS <= 64, "the mask of TOKENS bits must fit in 64 bits");
     const i64 bit = static_cast<i64>(qo) * kv_len + kv;
     const u64 address = reinterpret_cast<u64>(request) + bit / 8;
     const u32* const words = reinterpret_cast<const u32*>(address & ~3ull);

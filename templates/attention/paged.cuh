@@ -24,7 +24,7 @@ enum class Paging {
 // therefore not read before pdl_wait().
 template <typename I>
 __device__ __forceinline__ i64 load_index(const I* p) {
-  static_assert(same<I, i32> || same<I, i64>, "an index has 4 or 8 bytes");
+  static_assert(same<I, i32> || same<I, i64>, "an index must be i32 or i64");
   const Vec<I, 1> v = load<1>(p);
   if constexpr (sizeof(I) == 4) {
     return static_cast<i32>(v.word[0]);

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(LANES* TEAMS,
          const f32* v_scale, i64 stride_scale) {
   using Layout = HeadLayout<D, ROTARY, INTERLEAVE, VEC>;
   constexpr int PAIRS = Layout::PAIRS;
-  static_assert(LANES == Layout::LANES, "LANES threads have a head");
+  static_assert(LANES == Layout::LANES, "LANES must be the threads that a head needs");
   constexpr int STEP = LANES * TEAMS / PAIRS;  // tokens whose angles the block makes at once
   constexpr bool CACHED = PAGING != Paging::none, MADE = ANGLES != Angles::table;
   __shared__ __align__(16) f32 made_cos[MADE ? TEAMS : 1][PAIRS];

@@ -36,7 +36,7 @@ struct AttentionTile {
   // A warp has M products along rows, N along kv tokens and NV along columns of v.
   static constexpr int M = WARP_ROWS / MMA_M, N = TILE_KV / MMA_N, NV = DV / MMA_N;
   static_assert(D % 64 == 0 && DV % 64 == 0 && DV <= D && TILE_KV % 16 == 0 && WARP_ROWS % 16 == 0,
-                "whole products, rows of whole 128 bytes");
+                "D and DV must be multiples of 64, DV at most D, TILE_KV and WARP_ROWS multiples of 16");
 
   using RowOfK = Swizzled<2 * D>;  // for rows of q, too
   using RowOfV = Swizzled<2 * DV>;

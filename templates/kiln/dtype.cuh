@@ -118,7 +118,7 @@ __device__ __forceinline__ T from_float(float f) {
   } else if constexpr (same<T, u64>) {
     return __float2ull_rn(f);
   } else {
-    static_assert(same<T, f32> || same<T, f64>, "from_float: not an element type");
+    static_assert(same<T, f32> || same<T, f64>, "from_float: T is not an element type");
     return static_cast<T>(f);
   }
 }

@@ -20,7 +20,7 @@ inline constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 // d += a b, with T = f16 or bf16 and accumulation in f32. REQUIRES: all 32 lanes of the warp call it.
 template <typename T>
 __device__ __forceinline__ void mma(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  static_assert(same<T, f16> || same<T, bf16>, "mma: f16 or bf16");
+  static_assert(same<T, f16> || same<T, bf16>, "mma: T must be f16 or bf16");
   if constexpr (same<T, f16>) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"

@@ -75,7 +75,7 @@ __device__ __forceinline__ V row_reduce(V v, Op op, V* shared, int thread) {
   if constexpr (THREADS <= 32) {
     return warp_reduce<THREADS>(v, op);
   } else {
-    static_assert(THREADS % 32 == 0 && THREADS <= 1024, "a row has whole warps");
+    static_assert(THREADS % 32 == 0 && THREADS <= 1024, "THREADS must be a multiple of 32, at most 1024");
     constexpr int WARPS = THREADS / 32;
     constexpr int LANES = next_pow2(WARPS);
     v = warp_reduce<32>(v, op);

@@ -25,7 +25,7 @@ __device__ __forceinline__ Vec<T, N> load_shared(const T* p) {
   } else if constexpr (Vec<T, N>::BYTES == 4) {
     v.word[0] = *reinterpret_cast<const u32*>(p);
   } else {
-    static_assert(Vec<T, N>::BYTES == 2, "at least 2 bytes");
+    static_assert(Vec<T, N>::BYTES == 2, "a vector in shared memory must have at least 2 bytes");
     v.word[0] = *reinterpret_cast<const u16*>(p);
   }
   return v;

@@ -11,7 +11,7 @@ namespace kiln {
 // eight different groups of banks.
 template <int BYTES>
 struct Swizzled {
-  static_assert(BYTES % 128 == 0, "rows of whole 128 bytes");
+  static_assert(BYTES % 128 == 0, "BYTES must be a multiple of 128");
   static constexpr int PITCH = BYTES, CHUNKS = BYTES / 16;
 
   // Returns the bytes from the start of the tile to a chunk of a row. The tile is aligned to 1024 bytes.

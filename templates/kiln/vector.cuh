@@ -11,7 +11,7 @@ template <typename T, int N>
 struct Vec {
   static constexpr int BYTES = N * static_cast<int>(sizeof(T));
   static_assert(BYTES <= 16 ? (BYTES & (BYTES - 1)) == 0 : BYTES % 16 == 0,
-                "a vector has 1, 2, 4, 8 or a multiple of 16 bytes");
+                "a vector must have 1, 2, 4, 8 or a multiple of 16 bytes");
   static constexpr int REGISTERS = BYTES <= 4 ? 1 : BYTES / 4;
   u32 word[REGISTERS] = {};  // a vector of 1 or 2 bytes is in the low bytes of word[0]
 };

@@ -22,7 +22,7 @@ __device__ __forceinline__ i32 warp_inclusive_sum(i32 v) {
 // be used again only after another barrier.
 template <int THREADS>
 __device__ __forceinline__ i32 block_exclusive_sum(i32 v, i32* shared) {
-  static_assert(THREADS % 32 == 0 && THREADS <= 1024, "a block has whole warps");
+  static_assert(THREADS % 32 == 0 && THREADS <= 1024, "THREADS must be a multiple of 32, at most 1024");
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const i32 inclusive = warp_inclusive_sum<32>(v);
   if (lane == 31) shared[warp] = inclusive;

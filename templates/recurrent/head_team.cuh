@@ -12,7 +12,7 @@ namespace kiln {
 template <int D, int VEC, int LANES, int TOKENS, int THREADS>
 struct HeadTeam {
   static constexpr int MINE = static_cast<int>(ceil_div(D / VEC, LANES));  // vectors of a head per lane
-  static_assert(D % VEC == 0 && THREADS % LANES == 0, "VEC divides D, LANES the block");
+  static_assert(D % VEC == 0 && THREADS % LANES == 0, "VEC must divide D, and LANES must divide THREADS");
 
   u32 head;
   i64 first;   // index of the first element of the team's head in its first token

@@ -18,7 +18,7 @@ struct StateTile {
   static constexpr int APART = 32 / LANES;      // distance between neighbouring lanes with the same columns
   static constexpr int COLUMNS = APART * COLS;  // columns of a warp
   static_assert(K % 4 == 0 && V % COLS == 0 && COLS <= LANES && LANES <= 32,
-                "K is a multiple of 4, V of COLS");
+                "K must be a multiple of 4, V of COLS, COLS at most LANES, LANES at most 32");
 
   f32 s[ROWS][COLS];
 

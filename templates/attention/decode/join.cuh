@@ -12,7 +12,7 @@ namespace kiln {
 // next items. The nth item takes the place of item nth - BUFFERS.
 template <int DV, int GROUP, int WARPS, int BUFFERS>
 struct DecodeJoin {
-  static_assert(BUFFERS == 1 || BUFFERS == 2, "who joins is at most an item behind");
+  static_assert(BUFFERS == 1 || BUFFERS == 2, "BUFFERS is 1 or 2: a joining warp is at most one item late");
   static constexpr int COLUMNS = static_cast<int>(ceil_div(GROUP, 8)) * 8,
                        STRIDE = DV + 4;  // the 4 keeps columns 2t and 2t + 2 apart by 8 banks
   struct Place {
