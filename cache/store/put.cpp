@@ -93,7 +93,8 @@ PutResult Puts::put(const Record& record, std::chrono::milliseconds wait, Existi
   if (encoded.size() > kMaxRecordBytes || encoded.size() > file_.live_limit() / 2)
     return {Put::full, "a record of " + std::to_string(encoded.size()) + " bytes; at most " +
                            std::to_string(std::min<std::uint64_t>(kMaxRecordBytes, file_.live_limit() / 2)) +
-                           " fit; raise KILN_CACHE_MAX_SIZE"};
+                           " fit; a larger KILN_CACHE_MAX_SIZE allows up to " +
+                           std::to_string(kMaxRecordBytes)};
   auto deadline = base::Deadline::after(wait), room_deadline = deadline;
   try {
     const std::string_view key_text = record.key_text;

@@ -56,8 +56,8 @@ constexpr Known kKnown[] = {
     {"jobs", "0", "number of compile workers at once; 0: one per core", nullptr},
     {"compile_deadline", "600", "seconds after which a compile is killed", nullptr},
     {"compile_memory", "",
-     "bytes of memory that all compiles together may take; K, M, G and T are powers of 1024; empty: "
-     "the machine's memory",
+     "bytes of memory that the compiles of one process may take together; K, M, G and T are powers of 1024; "
+     "empty: decided from the machine's memory",
      &Options::compile_memory},
     {"record", "",
      "file to which kiln appends each specialisation that was asked for and not ready, for kiln prewarm",
