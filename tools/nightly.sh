@@ -5,6 +5,7 @@
 # First each file is compiled alone, without precompiled headers, which shows that it includes what it uses.
 # Then the fuzz programs are built.
 set -e
+# shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 cmake --preset dev -B build/alone -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON

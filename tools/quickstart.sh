@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Goes from a fresh clone to real kernels: compiles, caches and lists them. On a GPU it also launches, checks
 # and times them. A second run takes everything from disk.
+# shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root" && mkdir -p build
 install_packages "${build_packages[@]}"

@@ -1,3 +1,5 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034  # build_packages and test_python are for the scripts that source this one
 # Sourced by quickstart.sh and test.sh. Installs missing packages and finds a toolkit, on Debian or Ubuntu
 # with root or sudo.
 set -euo pipefail

@@ -18,6 +18,23 @@ from ._values import AttentionPlan, AttentionSizes, DevicePtr, KernelInfo, Progr
 
 __version__ = library_version()
 __all__ = [
-    "AttentionPlan", "AttentionSizes", "CaptureScope", "Code", "CompileError", "DeadlineExceeded", "DevicePtr", "Error", "Image", "Kernel",
-    "KernelInfo", "NotReady", "Progress", "Service", "Template", "attention_plan", "attention_sizes", "library_version", "process_seal",
+    "AttentionPlan",
+    "AttentionSizes",
+    "CaptureScope",
+    "Code",
+    "CompileError",
+    "DeadlineExceeded",
+    "DevicePtr",
+    "Error",
+    "Image",
+    "Kernel",
+    "KernelInfo",
+    "NotReady",
+    "Progress",
+    "Service",
+    "Template",
+    "attention_plan",
+    "attention_sizes",
+    "library_version",
+    "process_seal",
 ]

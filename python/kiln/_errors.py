@@ -38,7 +38,9 @@ class Error(RuntimeError):
 class CompileError(Error):
     """The compiler refused the source, was killed at its deadline, or crashed. The text has the log."""
 
-    def __init__(self, message: str, code: int = Code.compile_failed, specialization: str = "", options: str = "", log: str = "") -> None:
+    def __init__(
+        self, message: str, code: int = Code.compile_failed, specialization: str = "", options: str = "", log: str = ""
+    ) -> None:
         super().__init__(message if log.strip() in message else f"{message}\n{log}", code)
         #: "rms_norm T=bf16 H=4096"
         self.specialization = specialization

@@ -75,7 +75,9 @@ class Launcher:
     then returns True. forget() drops all kernels.
     """
 
-    def __new__(cls, miss: Callable[[int, tuple[Any, ...]], Kernel], failed: Callable[[int, Any, Callable[[], None]], bool]) -> Launcher: ...
+    def __new__(
+        cls, miss: Callable[[int, tuple[Any, ...]], Kernel], failed: Callable[[int, Any, Callable[[], None]], bool]
+    ) -> Launcher: ...
     def __call__(self, parameters: tuple[Any, ...], /, *arguments: Any) -> None: ...
     def forget(self) -> None: ...
 
@@ -90,16 +92,40 @@ class Preparation:
     def end(self) -> None: ...
 
 class Service:
-    def __init__(self, mode: int, hermetic: bool, jobs: int, compile_deadline: float, adopt: bool, cache_dir: str | None, cache_layers: str | None,
-                 cache_max_size: str | None, template_path: str | None, include_path: str | None, cuda_home: str | None, toolchain: str | None,
-                 arch: str | None, worker: str | None, record: str | None, compile_memory: str | None) -> None: ...
+    def __init__(
+        self,
+        mode: int,
+        hermetic: bool,
+        jobs: int,
+        compile_deadline: float,
+        adopt: bool,
+        cache_dir: str | None,
+        cache_layers: str | None,
+        cache_max_size: str | None,
+        template_path: str | None,
+        include_path: str | None,
+        cuda_home: str | None,
+        toolchain: str | None,
+        arch: str | None,
+        worker: str | None,
+        record: str | None,
+        compile_memory: str | None,
+    ) -> None: ...
     def close(self) -> None: ...
     @property
     def closed(self) -> bool: ...
     def open(self, name: str, device: int, arch: str | None) -> Template: ...
     def add_template(self, manifest: str, source: str, reference: str | None = None) -> None: ...
-    def begin(self, plan: str | None, file: str | None, until_image: bool, device: int, arch: str | None, deadline: float,
-              may_compile: bool) -> Preparation: ...
+    def begin(
+        self,
+        plan: str | None,
+        file: str | None,
+        until_image: bool,
+        device: int,
+        arch: str | None,
+        deadline: float,
+        may_compile: bool,
+    ) -> Preparation: ...
     def seal(self) -> None: ...
     def missing(self) -> str: ...
     def fingerprint(self) -> str: ...
@@ -111,7 +137,21 @@ def process_seal() -> None: ...
 def capture_begin() -> None: ...
 def capture_end() -> None: ...
 def accept_host_memory(on: bool, /) -> None: ...
-def attention_sizes(kernel: Kernel, *, max_requests: int, kv_heads: int, max_tokens: int = 0, workers: int = 0) -> AttentionSizes: ...
-def attention_plan(kernel: Kernel, buffer: Any, *, max_requests: int, kv_heads: int, kv_indptr: Sequence[int] | None,
-                   qo_indptr: Sequence[int] | None = None, kv_len: Sequence[int] | None = None, last_page_len: Sequence[int] | None = None,
-                   page_size: int = 0, window_left: int = -1, max_tokens: int = 0, workers: int = 0) -> AttentionPlan: ...
+def attention_sizes(
+    kernel: Kernel, *, max_requests: int, kv_heads: int, max_tokens: int = 0, workers: int = 0
+) -> AttentionSizes: ...
+def attention_plan(
+    kernel: Kernel,
+    buffer: Any,
+    *,
+    max_requests: int,
+    kv_heads: int,
+    kv_indptr: Sequence[int] | None,
+    qo_indptr: Sequence[int] | None = None,
+    kv_len: Sequence[int] | None = None,
+    last_page_len: Sequence[int] | None = None,
+    page_size: int = 0,
+    window_left: int = -1,
+    max_tokens: int = 0,
+    workers: int = 0,
+) -> AttentionPlan: ...

@@ -37,20 +37,50 @@ class Service(_kiln.Service):
     Raises ValueError for an unknown mode, and Error for other options that are refused.
     """
 
-    def __init__(self, *, mode: str | None = None, cache_dir: str | os.PathLike[str] | None = None, cache_layers: str | None = None,
-                 cache_max_size: str | None = None, template_path: str | os.PathLike[str] | None = None, include_path: str | None = None,
-                 cuda_home: str | None = None, toolchain: str | None = None, arch: str | None = None, worker: str | None = None, jobs: int = 0,
-                 compile_deadline: float = 0, record: str | os.PathLike[str] | None = None, compile_memory: str | None = None,
-                 adopt_automatically: bool = False, hermetic: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        mode: str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_layers: str | None = None,
+        cache_max_size: str | None = None,
+        template_path: str | os.PathLike[str] | None = None,
+        include_path: str | None = None,
+        cuda_home: str | None = None,
+        toolchain: str | None = None,
+        arch: str | None = None,
+        worker: str | None = None,
+        jobs: int = 0,
+        compile_deadline: float = 0,
+        record: str | os.PathLike[str] | None = None,
+        compile_memory: str | None = None,
+        adopt_automatically: bool = False,
+        hermetic: bool = False,
+    ) -> None:
         if mode not in _MODES:
             raise ValueError(f"mode = {mode!r}: expected jit, warn or sealed")
 
         def text(value: str | os.PathLike[str] | None) -> str | None:
             return None if value is None else os.fspath(value)
 
-        super().__init__(_MODES[mode], hermetic, jobs, compile_deadline, adopt_automatically, text(cache_dir), cache_layers, cache_max_size,
-                         text(template_path), include_path, cuda_home or _wheels_beside_us(hermetic), toolchain, arch, worker, text(record),
-                         compile_memory)
+        super().__init__(
+            _MODES[mode],
+            hermetic,
+            jobs,
+            compile_deadline,
+            adopt_automatically,
+            text(cache_dir),
+            cache_layers,
+            cache_max_size,
+            text(template_path),
+            include_path,
+            cuda_home or _wheels_beside_us(hermetic),
+            toolchain,
+            arch,
+            worker,
+            text(record),
+            compile_memory,
+        )
         _open_services.add(self)
 
     def __enter__(self) -> Service:
@@ -79,8 +109,14 @@ class Service(_kiln.Service):
         """Returns the image alone, which needs no GPU. `arch` is KILN_ARCH by default, else sm_90a."""
         return super().open(name, _kiln.DEVICE_NONE, arch).compile(**parameters)
 
-    def prewarm(self, plan: Plan, *, arch: str | Iterable[str] | None = None, deadline: float = 0,
-                progress: Callable[[Progress], object] | None = None) -> Progress:
+    def prewarm(
+        self,
+        plan: Plan,
+        *,
+        arch: str | Iterable[str] | None = None,
+        deadline: float = 0,
+        progress: Callable[[Progress], object] | None = None,
+    ) -> Progress:
         """Compiles the specialisations of a plan into the store, in parallel and without a GPU. Waits.
 
         `plan` is a list of rows such as {"template": "rms_norm", "T": "bf16", "H": [2048, 4096]}, the text
@@ -95,8 +131,9 @@ class Service(_kiln.Service):
         done = [self._make(plan, True, _kiln.DEVICE_NONE, each, deadline, True, progress) for each in archs]
         return Progress(*map(sum, zip(*done)))
 
-    def prepare(self, plan: Plan, *, deadline: float = 0, may_compile: bool = True,
-                progress: Callable[[Progress], object] | None = None) -> Progress:
+    def prepare(
+        self, plan: Plan, *, deadline: float = 0, may_compile: bool = True, progress: Callable[[Progress], object] | None = None
+    ) -> Progress:
         """Makes a plan's kernels ready in the current CUDA context, in parallel. Waits for them.
 
         This is the one explicit way to make kernels after a seal. With `may_compile` False kernels come from
@@ -105,8 +142,16 @@ class Service(_kiln.Service):
         """
         return self._make(plan, False, _kiln.DEVICE_CURRENT, None, deadline, may_compile, progress)
 
-    def _make(self, plan: Plan, until_image: bool, device: int, arch: str | None, deadline: float, may_compile: bool,
-              progress: Callable[[Progress], object] | None) -> Progress:
+    def _make(
+        self,
+        plan: Plan,
+        until_image: bool,
+        device: int,
+        arch: str | None,
+        deadline: float,
+        may_compile: bool,
+        progress: Callable[[Progress], object] | None,
+    ) -> Progress:
         file = os.fspath(plan) if isinstance(plan, os.PathLike) else None
         begun = self.begin(None if file else plan_text(plan), file, until_image, device, arch, deadline, may_compile)
         try:

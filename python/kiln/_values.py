@@ -6,8 +6,21 @@ from typing import Any, NamedTuple
 
 #: other libraries' names of element types, and kiln's names
 _DTYPES = {
-    "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float64": "f64",
-    "int8": "i8", "uint8": "u8", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "float": "f32", "half": "f16", "double": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "float64": "f64",
+    "int8": "i8",
+    "uint8": "u8",
+    "int32": "i32",
+    "uint32": "u32",
+    "int64": "i64",
+    "uint64": "u64",
+    "float": "f32",
+    "half": "f16",
+    "double": "f64",
 }
 
 

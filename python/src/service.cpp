@@ -187,25 +187,42 @@ class Service {
     s.struct_size = sizeof s;
     call(holder_, [&] { return kiln_service_stats(handle(), &s); });
     nb::dict out;
-#define KILN_COUNTER(name) out[#name] = s.name;
-    KILN_COUNTER(memory_hits)
-    KILN_COUNTER(disk_hits)
-    KILN_COUNTER(layer_hits)
-    KILN_COUNTER(foreign_toolchain)
-    KILN_COUNTER(compiles)
-    KILN_COUNTER(compile_failures) KILN_COUNTER(remembered_failures) KILN_COUNTER(waits)
-        KILN_COUNTER(miss_absent) KILN_COUNTER(miss_damaged) KILN_COUNTER(miss_other_key_text)
-            KILN_COUNTER(miss_gate_timeout) KILN_COUNTER(miss_unreadable) KILN_COUNTER(miss_no_store)
-                KILN_COUNTER(puts) KILN_COUNTER(puts_present) KILN_COUNTER(puts_skipped)
-                    KILN_COUNTER(skipped_read_only) KILN_COUNTER(skipped_gate_timeout)
-                        KILN_COUNTER(skipped_full) KILN_COUNTER(skipped_failed)
-                            KILN_COUNTER(skipped_queue_full) KILN_COUNTER(convoy_left)
-                                KILN_COUNTER(flight_timeouts) KILN_COUNTER(unpublishable)
-                                    KILN_COUNTER(sealed_misses) KILN_COUNTER(loads) KILN_COUNTER(device_bytes)
-                                        KILN_COUNTER(evictions) KILN_COUNTER(fallbacks) KILN_COUNTER(adopted)
-                                            KILN_COUNTER(compile_ms) KILN_COUNTER(compile_saved_ms)
+#define KILN_COUNTER(name) out[#name] = s.name
+    KILN_COUNTER(memory_hits);
+    KILN_COUNTER(disk_hits);
+    KILN_COUNTER(layer_hits);
+    KILN_COUNTER(foreign_toolchain);
+    KILN_COUNTER(compiles);
+    KILN_COUNTER(compile_failures);
+    KILN_COUNTER(remembered_failures);
+    KILN_COUNTER(waits);
+    KILN_COUNTER(miss_absent);
+    KILN_COUNTER(miss_damaged);
+    KILN_COUNTER(miss_other_key_text);
+    KILN_COUNTER(miss_gate_timeout);
+    KILN_COUNTER(miss_unreadable);
+    KILN_COUNTER(miss_no_store);
+    KILN_COUNTER(puts);
+    KILN_COUNTER(puts_present);
+    KILN_COUNTER(puts_skipped);
+    KILN_COUNTER(skipped_read_only);
+    KILN_COUNTER(skipped_gate_timeout);
+    KILN_COUNTER(skipped_full);
+    KILN_COUNTER(skipped_failed);
+    KILN_COUNTER(skipped_queue_full);
+    KILN_COUNTER(convoy_left);
+    KILN_COUNTER(flight_timeouts);
+    KILN_COUNTER(unpublishable);
+    KILN_COUNTER(sealed_misses);
+    KILN_COUNTER(loads);
+    KILN_COUNTER(device_bytes);
+    KILN_COUNTER(evictions);
+    KILN_COUNTER(fallbacks);
+    KILN_COUNTER(adopted);
+    KILN_COUNTER(compile_ms);
+    KILN_COUNTER(compile_saved_ms);
 #undef KILN_COUNTER
-                                                return out;
+    return out;
   }
 
  private:

@@ -8,7 +8,8 @@ import itertools
 
 import torch
 from kiln.torch import PagedDecode, RaggedPrefill
-from operator_cases import BF16, E4M3, F32, I32, tensor as t
+from operator_cases import BF16, E4M3, F32, I32
+from operator_cases import tensor as t
 from torch._subclasses.fake_tensor import FakeTensor
 
 #: tokens of q in prefill, of k and v in both
@@ -35,8 +36,13 @@ def slopes(d):
 
 def decode(d, size=64, values=None, kv=BF16, soft_cap=0.0, window_left=-1, alibi=False):
     options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi}
-    plan = planned(PagedDecode, d, {"head_size": size, "value_size": values, "page_size": PAGE, "kv_dtype": kv},
-                   {"kv_indptr": indptr(PAGES), "kv_len": KV}, **options)
+    plan = planned(
+        PagedDecode,
+        d,
+        {"head_size": size, "value_size": values, "page_size": PAGE, "kv_dtype": kv},
+        {"kv_indptr": indptr(PAGES), "kv_len": KV},
+        **options,
+    )
     total = sum(PAGES)
     caches = [t(d, total + 3, PAGE, KV_HEADS, n).to(kv) for n in (size, values or size)]
     pages = torch.tensor([(7 * i + 3) % (total + 2) for i in range(total)], dtype=I32, device=d)  # total + 2 = 89 is a prime
@@ -47,8 +53,13 @@ def decode(d, size=64, values=None, kv=BF16, soft_cap=0.0, window_left=-1, alibi
 
 def prefill(d, size=64, values=None, causal=True, soft_cap=0.0, window_left=-1, alibi=False, mask=False):
     options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi}
-    plan = planned(RaggedPrefill, d, {"head_size": size, "value_size": values, "max_tokens": 64, "causal": causal, "mask": mask},
-                   {"qo_indptr": indptr(QO), "kv_indptr": indptr(KV)}, **options)
+    plan = planned(
+        RaggedPrefill,
+        d,
+        {"head_size": size, "value_size": values, "max_tokens": 64, "causal": causal, "mask": mask},
+        {"qo_indptr": indptr(QO), "kv_indptr": indptr(KV)},
+        **options,
+    )
     bits = {}
     if mask:
         begins = indptr([-(-a * b // 8) for a, b in zip(QO, KV)])

@@ -20,22 +20,31 @@ for name in ("KILN_MODE", "KILN_TORCH_MODES", "KILN_RECORD", "KILN_TEMPLATE_PATH
 if FAKE:
     os.environ["KILN_LIBCUDA"] = FAKE
 
-import kiln  # noqa: E402
-from kiln import _kiln  # noqa: E402
+import kiln
+from kiln import _kiln
 
 
 class FakeLaunch(ctypes.Structure):
     """kiln_fake_launch of tests/support/fake_driver/kiln_fake.h."""
 
-    _fields_ = [("kernel", ctypes.c_char_p), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("cluster", ctypes.c_uint * 3),
-                ("shared_bytes", ctypes.c_uint), ("cooperative", ctypes.c_int), ("programmatic", ctypes.c_int), ("captured", ctypes.c_int),
-                ("stream", ctypes.c_void_p), ("argument_count", ctypes.c_uint), ("arguments", ctypes.POINTER(ctypes.c_void_p)),
-                ("argument_sizes", ctypes.POINTER(ctypes.c_size_t))]
+    _fields_ = [
+        ("kernel", ctypes.c_char_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("cluster", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("cooperative", ctypes.c_int),
+        ("programmatic", ctypes.c_int),
+        ("captured", ctypes.c_int),
+        ("stream", ctypes.c_void_p),
+        ("argument_count", ctypes.c_uint),
+        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+        ("argument_sizes", ctypes.POINTER(ctypes.c_size_t)),
+    ]
 
 
 class FakeDriver:
-    """The fake driver's control functions, and the driver functions that tests of contexts and streams need.
-    """
+    """The fake driver's control functions, and the driver functions that tests of contexts and streams need."""
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
@@ -48,7 +57,10 @@ class FakeDriver:
 
     def call(self, name, *arguments):
         entry, status = ctypes.c_void_p(), ctypes.c_int()
-        assert self.library.cuGetProcAddress_v2(name.encode(), ctypes.byref(entry), 12000, ctypes.c_uint64(0), ctypes.byref(status)) == 0
+        assert (
+            self.library.cuGetProcAddress_v2(name.encode(), ctypes.byref(entry), 12000, ctypes.c_uint64(0), ctypes.byref(status))
+            == 0
+        )
         assert ctypes.CFUNCTYPE(ctypes.c_int)(entry.value)(*arguments) == 0, name
 
     def set_current(self, context):

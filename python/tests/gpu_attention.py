@@ -6,13 +6,12 @@ plan() changes the lengths between calls; nothing is traced, recorded or compile
 gpu_operators runs each operator in each way that engines use.
 """
 
+import kiln.torch
 import pytest
 import torch
 import torch._dynamo
 import torch._dynamo.testing
 import torch.nn.functional as F
-
-import kiln.torch
 from kiln.torch import PagedDecode, RaggedPrefill
 from operator_references import attend
 
@@ -54,7 +53,7 @@ class Requests:
             while len(pages) * PAGE < self.lengths[i]:
                 pages.append(self.free.pop())
         flat = [page for pages in self.pages for page in pages]
-        self.table[:len(flat)] = torch.tensor(flat, dtype=torch.int32)
+        self.table[: len(flat)] = torch.tensor(flat, dtype=torch.int32)
 
     def plan(self, attention):
         last = [n - (len(pages) - 1) * PAGE if pages else 0 for n, pages in zip(self.lengths, self.pages)]
@@ -67,7 +66,7 @@ class Requests:
         return torch.tensor(positions, device=DEVICE), torch.tensor(slots, device=DEVICE)
 
     def rows(self, cache, i):
-        return cache[torch.tensor(self.pages[i], device=DEVICE, dtype=torch.long)].flatten(0, 1)[:self.lengths[i]]
+        return cache[torch.tensor(self.pages[i], device=DEVICE, dtype=torch.long)].flatten(0, 1)[: self.lengths[i]]
 
 
 class Layer(torch.nn.Module):
@@ -81,7 +80,9 @@ class Layer(torch.nn.Module):
             return torch.nn.Parameter(normal(*shape) * shape[-1] ** -0.5, requires_grad=False)
 
         self.qkv, self.out = weight((HEADS + 2 * KV_HEADS) * SIZE, HIDDEN), weight(HIDDEN, HEADS * SIZE)
-        self.attention = PagedDecode(heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, page_size=PAGE, max_requests=requests, dtype=DTYPE, device=DEVICE)
+        self.attention = PagedDecode(
+            heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, page_size=PAGE, max_requests=requests, dtype=DTYPE, device=DEVICE
+        )
         for name in ("k_cache", "v_cache"):
             self.register_buffer(name, normal(PAGES, PAGE, KV_HEADS, SIZE))
 
@@ -98,14 +99,18 @@ class Layer(torch.nn.Module):
 
         q, k, _ = F.linear(x, self.qkv).view(-1, HEADS + 2 * KV_HEADS, SIZE).split([HEADS, KV_HEADS, KV_HEADS], 1)
         (q, _), _ = plain.rope(q, k, requests.inputs()[0])
-        rows = [attend(q[i:i + 1].to(DTYPE), requests.rows(self.k_cache, i), requests.rows(self.v_cache, i))[0] for i in range(len(requests.lengths))]
+        rows = [
+            attend(q[i : i + 1].to(DTYPE), requests.rows(self.k_cache, i), requests.rows(self.v_cache, i))[0]
+            for i in range(len(requests.lengths))
+        ]
         return torch.cat(rows).flatten(1) @ self.out.double().t()
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "reduce-overhead"}, {"dynamic": True}], ids=["fullgraph", "reduce-overhead", "dynamic"])
+@pytest.mark.parametrize(
+    "options", [{}, {"mode": "reduce-overhead"}, {"dynamic": True}], ids=["fullgraph", "reduce-overhead", "dynamic"]
+)
 def test_a_compiled_layer_decodes_whatever_the_lengths(options):
-    """30 steps of growing requests in one graph: traced once, and kiln compiles nothing after the first step.
-    """
+    """30 steps of growing requests in one graph: traced once, and kiln compiles nothing after the first step."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     requests = Requests([3, 16, 200, 1, 90])
@@ -143,7 +148,7 @@ def test_a_captured_graph_replays_with_other_lengths():
         q.copy_(normal(*q.shape))
         filler = torch.full((1 << 22,), -1, dtype=torch.int32, device=DEVICE)  # overwrites free memory
         graph.replay()
-        want = [attend(q[i:i + 1], requests.rows(k, i), requests.rows(v, i)) for i in range(4)]
+        want = [attend(q[i : i + 1], requests.rows(k, i), requests.rows(v, i)) for i in range(4)]
         assert relative(o, torch.cat([w[0] for w in want])) < 4e-3 and relative(lse, torch.cat([w[1] for w in want])) < 1e-4, by
         del filler
 
@@ -155,7 +160,7 @@ def test_fewer_requests_than_the_graph_has_rows():
     requests.plan(attention)
     q, k, v = normal(8, HEADS, SIZE), normal(PAGES, PAGE, KV_HEADS, SIZE), normal(PAGES, PAGE, KV_HEADS, SIZE)
     o, lse = attention(q, k, v, requests.table)
-    want = [attend(q[i:i + 1], requests.rows(k, i), requests.rows(v, i)) for i in range(2)]
+    want = [attend(q[i : i + 1], requests.rows(k, i), requests.rows(v, i)) for i in range(2)]
     assert relative(o[:2], torch.cat([w[0] for w in want])) < 4e-3
     assert bool((o[2] == 0).all()) and bool((lse[2] == -float("inf")).all()), "a request without tokens"
 
@@ -173,14 +178,16 @@ def test_prompts_of_any_number_of_tokens_are_two_graphs():
         q, k, v = normal(sum(qo), HEADS, SIZE), normal(sum(kv), KV_HEADS, SIZE), normal(sum(kv), KV_HEADS, SIZE)
         attention.plan(indptr(qo), indptr(kv))
         got = compiled(q, k, v)
-        parts = [attend((q[a:a + n] * 2), k[b:b + m], v[b:b + m])[0] for a, n, b, m in zip(indptr(qo), qo, indptr(kv), kv)]
+        parts = [attend((q[a : a + n] * 2), k[b : b + m], v[b : b + m])[0] for a, n, b, m in zip(indptr(qo), qo, indptr(kv), kv)]
         assert relative(got, torch.cat(parts) + 1) < 6e-3, lengths
     assert counter.frame_count == 2
 
 
 def test_two_streams_with_a_plan_each():
     requests = [Requests([50, 700]), Requests([3, 5])]
-    modules = [PagedDecode(heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, page_size=PAGE, max_requests=2, device=DEVICE) for _ in requests]
+    modules = [
+        PagedDecode(heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, page_size=PAGE, max_requests=2, device=DEVICE) for _ in requests
+    ]
     q, k, v = normal(2, HEADS, SIZE), normal(PAGES, PAGE, KV_HEADS, SIZE), normal(PAGES, PAGE, KV_HEADS, SIZE)
     want = []
     for r, attention in zip(requests, modules):
@@ -216,8 +223,7 @@ def test_a_plan_inside_of_a_capture_is_refused():
 
 
 def test_parts_of_a_shared_prefix_merge_to_the_whole():
-    """Prefill over the prefix and prefill over the own tokens, merged by attn_merge, equal prefill over both.
-    """
+    """Prefill over the prefix and prefill over the own tokens, merged by attn_merge, equal prefill over both."""
     rows, prefix, own = 40, 300, 40
     q, k, v = normal(rows, HEADS, SIZE), normal(prefix + own, KV_HEADS, SIZE), normal(prefix + own, KV_HEADS, SIZE)
     limits = {"heads": HEADS, "kv_heads": KV_HEADS, "head_size": SIZE, "max_requests": 1, "max_tokens": rows, "device": DEVICE}

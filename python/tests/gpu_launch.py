@@ -19,15 +19,15 @@ import sys
 import tempfile
 import time
 
-import torch
-
 import kiln
 import kiln.torch
+import torch
 from kiln.torch import _registry
 
 BATCH, BATCHES, REPETITIONS, ROWS, WIDTH = 256, 24, 5, 8, 4096
 SOURCE = 'extern "C" __global__ void nothing(void* out, const void* x, const void* w, int rows, long long sx, long long so, float eps) {}'
-MANIFEST = """format = 1
+MANIFEST = (
+    """format = 1
 [template]
 name = "nothing"
 source = "nothing.cu"
@@ -35,12 +35,25 @@ instantiate = "nothing<{N}>"
 [param.N]
 kind = "int"
 range = [0, 9]
-""" + "".join(f'[[arg]]\nname = "{n}"\ntype = "{t}"\n' for n, t in (
-    ("out", "ptr<void>"), ("x", "ptr<void>"), ("w", "ptr<void>"), ("rows", "i32"), ("sx", "i64"), ("so", "i64"), ("eps", "f32"))) + """
+"""
+    + "".join(
+        f'[[arg]]\nname = "{n}"\ntype = "{t}"\n'
+        for n, t in (
+            ("out", "ptr<void>"),
+            ("x", "ptr<void>"),
+            ("w", "ptr<void>"),
+            ("rows", "i32"),
+            ("sx", "i64"),
+            ("so", "i64"),
+            ("eps", "f32"),
+        )
+    )
+    + """
 [launch]
 grid = ["1"]
 block = ["128"]
 """
+)
 
 x = torch.randn(ROWS, WIDTH, device="cuda")
 w, out = torch.randn(WIDTH, device="cuda"), torch.empty_like(x)
@@ -101,12 +114,22 @@ def plain_nothing():
 
 
 def plain_nothing_given_stream():
-    return hot(f"kernel({arguments}, stream=stream)", kernel=service.open("nothing").get(0), stream=torch.cuda.current_stream().cuda_stream, **tensors)
+    return hot(
+        f"kernel({arguments}, stream=stream)",
+        kernel=service.open("nothing").get(0),
+        stream=torch.cuda.current_stream().cuda_stream,
+        **tensors,
+    )
 
 
 def plain_addresses():
     pointers = {name: kiln.DevicePtr(t.data_ptr()) for name, t in tensors.items()}
-    return hot(f"kernel({arguments}, stream=stream)", kernel=service.open("nothing").get(0), stream=torch.cuda.current_stream().cuda_stream, **pointers)
+    return hot(
+        f"kernel({arguments}, stream=stream)",
+        kernel=service.open("nothing").get(0),
+        stream=torch.cuda.current_stream().cuda_stream,
+        **pointers,
+    )
 
 
 def plain_rms_norm():
@@ -175,11 +198,25 @@ def cuda_core():
         from cuda.core.experimental import Device, LaunchConfig, Program, ProgramOptions, launch
     device = Device()
     device.set_current()
-    kernel = Program(SOURCE, code_type="c++", options=ProgramOptions(arch=f"sm_{device.arch}")).compile("cubin").get_kernel("nothing")
+    kernel = (
+        Program(SOURCE, code_type="c++", options=ProgramOptions(arch=f"sm_{device.arch}")).compile("cubin").get_kernel("nothing")
+    )
     stream, config = device.create_stream(), LaunchConfig(grid=1, block=128)
     values = {name: t.data_ptr() for name, t in tensors.items()}
-    values |= {"rows": ctypes.c_int(ROWS), "sx": ctypes.c_longlong(WIDTH), "so": ctypes.c_longlong(WIDTH), "eps": ctypes.c_float(1e-6)}
-    return hot("launch(stream, config, kernel, out, x, w, rows, sx, so, eps)", launch=launch, stream=stream, config=config, kernel=kernel, **values)
+    values |= {
+        "rows": ctypes.c_int(ROWS),
+        "sx": ctypes.c_longlong(WIDTH),
+        "so": ctypes.c_longlong(WIDTH),
+        "eps": ctypes.c_float(1e-6),
+    }
+    return hot(
+        "launch(stream, config, kernel, out, x, w, rows, sx, so, eps)",
+        launch=launch,
+        stream=stream,
+        config=config,
+        kernel=kernel,
+        **values,
+    )
 
 
 def cupy():
@@ -210,18 +247,30 @@ def triton():
 
 ROWS_OF_TABLE = [
     ("the loop alone", nothing_at_all),
-    ("kiln, plain call", plain_nothing), ("kiln, stream= given", plain_nothing_given_stream), ("kiln, DevicePtr and stream=", plain_addresses),
-    ("kiln, plain call of rms_norm", plain_rms_norm), ("kiln, CuPy arrays", kiln_with_cupy), ("cuda.core", cuda_core), ("CuPy RawKernel", cupy),
-    ("Triton", triton), ("torch.empty_like, for scale", allocation), ("operator's body alone", body_alone),
-    ("kiln.torch.rms_norm", operator_overload), ("kiln.torch.rms_norm, inference_mode", operator_in_inference),
-    ("torch.ops.kiln.rms_norm", operator_packet), ("kiln.torch.fused_add_rms_norm", operator_mutating),
-    ("same body, direct_register_custom_op", vllm_way), ("same body, torch.library.custom_op", custom_op),
-    ("operator in torch.compile", compiled_operator), ("plain torch in torch.compile", compiled_torch),
+    ("kiln, plain call", plain_nothing),
+    ("kiln, stream= given", plain_nothing_given_stream),
+    ("kiln, DevicePtr and stream=", plain_addresses),
+    ("kiln, plain call of rms_norm", plain_rms_norm),
+    ("kiln, CuPy arrays", kiln_with_cupy),
+    ("cuda.core", cuda_core),
+    ("CuPy RawKernel", cupy),
+    ("Triton", triton),
+    ("torch.empty_like, for scale", allocation),
+    ("operator's body alone", body_alone),
+    ("kiln.torch.rms_norm", operator_overload),
+    ("kiln.torch.rms_norm, inference_mode", operator_in_inference),
+    ("torch.ops.kiln.rms_norm", operator_packet),
+    ("kiln.torch.fused_add_rms_norm", operator_mutating),
+    ("same body, direct_register_custom_op", vllm_way),
+    ("same body, torch.library.custom_op", custom_op),
+    ("operator in torch.compile", compiled_operator),
+    ("plain torch in torch.compile", compiled_torch),
 ]
 
 
 def measure(batch, raw):
     """Median microseconds of a call, and of the raw launches between the batches."""
+
     def once(of):
         start = time.perf_counter_ns()
         of(BATCH)
@@ -241,12 +290,17 @@ def table(rows):
     for _ in range(REPETITIONS):
         for name, batch in rows:
             measured[name].append(measure(batch, raw))
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Python {sys.version.split()[0]}; us per call, {REPETITIONS} repetitions of "
-          f"{BATCHES} x {BATCH} calls: median of their medians, least, greatest; raw launches between the calls; the difference: median, least, greatest")
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Python {sys.version.split()[0]}; us per call, {REPETITIONS} repetitions of "
+        f"{BATCHES} x {BATCH} calls: median of their medians, least, greatest; raw launches between the calls; the difference: median, least, greatest"
+    )
     for name, times in measured.items():
         calls, beside, over = [t for t, _ in times], [r for _, r in times], [t - r for t, r in times]
-        print(f"{name:42s} {statistics.median(calls):7.2f} {min(calls):6.2f} {max(calls):6.2f} {statistics.median(beside):7.2f} "
-              f"{statistics.median(over):8.2f} {min(over):6.2f} {max(over):6.2f}", flush=True)
+        print(
+            f"{name:42s} {statistics.median(calls):7.2f} {min(calls):6.2f} {max(calls):6.2f} {statistics.median(beside):7.2f} "
+            f"{statistics.median(over):8.2f} {min(over):6.2f} {max(over):6.2f}",
+            flush=True,
+        )
 
 
 def main(words):

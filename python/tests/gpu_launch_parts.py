@@ -1,13 +1,12 @@
 """The parts of a plain hot call of gpu_launch.py, on a GPU: each part in a loop in C, and whole calls.
 
-    python python/tests/gpu_launch_parts.py
+python python/tests/gpu_launch_parts.py
 """
 
 import ctypes
 
-import torch
-
 import gpu_launch as whole
+import torch
 
 C = """#include <stddef.h>
 typedef struct { unsigned x, y, z, bx, by, bz, shared; void *stream, *attributes; unsigned count; } config;
@@ -63,6 +62,7 @@ def pointers(values):
 
 def checked(call, *arguments):
     """A function batch(count) that makes the call and checks its result. It keeps the arguments alive."""
+
     def batch(count):
         assert call(*arguments, count) == 0, call.__name__
 
@@ -80,7 +80,12 @@ def parts():
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     tensors = [whole.out, whole.x, whole.w]
     addresses = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
-    narrow = addresses + [ctypes.c_int(whole.ROWS), ctypes.c_longlong(whole.WIDTH), ctypes.c_longlong(whole.WIDTH), ctypes.c_float(1e-6)]
+    narrow = addresses + [
+        ctypes.c_int(whole.ROWS),
+        ctypes.c_longlong(whole.WIDTH),
+        ctypes.c_longlong(whole.WIDTH),
+        ctypes.c_float(1e-6),
+    ]
     wide = addresses + [*map(ctypes.c_longlong, (whole.ROWS, whole.WIDTH, whole.WIDTH)), ctypes.c_double(1e-6)]
     types = (ArgumentType * 7)(*[(0, 8)] * 3, *[(1, 8)] * 3, (3, 8))  # as Python's numbers arrive
     handles = (ctypes.c_void_p * 3)(*[id(t) + object.__basicsize__ for t in tensors])
@@ -88,19 +93,34 @@ def parts():
         ("whole: plain call", whole.plain_nothing()),
         ("whole: plain call, stream= given", whole.plain_nothing_given_stream()),
         ("whole: DevicePtr and stream=", whole.plain_addresses()),
-        ("driver: cuLaunchKernelEx", checked(c.driver, entry(cuda, "cuLaunchKernelEx"), ctypes.c_void_p(kernel.function), stream, pointers(narrow))),
-        ("driver and kiln_kernel_launch", checked(c.ours, entry(library, "kiln_kernel_launch"), kernel_handle(kernel), stream, types, pointers(wide))),
+        (
+            "driver: cuLaunchKernelEx",
+            checked(c.driver, entry(cuda, "cuLaunchKernelEx"), ctypes.c_void_p(kernel.function), stream, pointers(narrow)),
+        ),
+        (
+            "driver and kiln_kernel_launch",
+            checked(c.ours, entry(library, "kiln_kernel_launch"), kernel_handle(kernel), stream, types, pointers(wide)),
+        ),
         ("GIL, given up and taken", checked(c.gil, entry(python, "PyEval_SaveThread"), entry(python, "PyEval_RestoreThread"))),
-        ("three tensors read", checked(c.tensors, *(entry(torch_cpu, f"aoti_torch_get_{n}") for n in ("device_type", "data_ptr", "device_index")),
-                                       handles)),
-        ("Python's own call, to a Python function", whole.hot(f"nothing({whole.arguments})", nothing=lambda out, x, w, a, b, c, d: None, **whole.tensors)),
+        (
+            "three tensors read",
+            checked(
+                c.tensors, *(entry(torch_cpu, f"aoti_torch_get_{n}") for n in ("device_type", "data_ptr", "device_index")), handles
+            ),
+        ),
+        (
+            "Python's own call, to a Python function",
+            whole.hot(f"nothing({whole.arguments})", nothing=lambda out, x, w, a, b, c, d: None, **whole.tensors),
+        ),
         ("the loop alone", whole.hot("pass")),
     ]
     api = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if api is not None:
         python.PyCapsule_GetPointer.restype = ctypes.c_void_p
         table = python.PyCapsule_GetPointer(ctypes.py_object(api), b"dlpack_exchange_api")
-        rows.append(("current stream found", checked(c.current, ctypes.c_void_p.from_address(table + 48))))  # dlpack.hpp: ExchangeApi
+        rows.append(
+            ("current stream found", checked(c.current, ctypes.c_void_p.from_address(table + 48)))
+        )  # dlpack.hpp: ExchangeApi
     return rows
 
 

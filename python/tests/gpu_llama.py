@@ -22,11 +22,10 @@ import sys
 import tempfile
 import time
 
-import torch
-import torch.nn.functional as F
-
 import kiln
 import kiln.torch
+import torch
+import torch.nn.functional as F
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, SIZE, INNER, VOCABULARY, PAGE, LENGTH, BATCH = 4, 2048, 16, 4, 128, 5632, 32000, 16, 512, 8
 DTYPE = torch.bfloat16
@@ -43,8 +42,9 @@ class Decoder(torch.nn.Module):
         self.seconds = 0.0  # spent on making the attention's plan, and with it the attention's kernel
         if kiln_operators:
             start = time.perf_counter()
-            self.attention = kiln.torch.PagedDecode(heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, page_size=PAGE, max_requests=BATCH, dtype=DTYPE,
-                                                    device="cuda")
+            self.attention = kiln.torch.PagedDecode(
+                heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, page_size=PAGE, max_requests=BATCH, dtype=DTYPE, device="cuda"
+            )
             self.seconds = time.perf_counter() - start
             self.register_buffer("pages", torch.arange(BATCH * LENGTH // PAGE, device="cuda", dtype=torch.int32))
             self.begins = list(range(0, BATCH * LENGTH // PAGE + 1, LENGTH // PAGE))
@@ -56,17 +56,26 @@ class Decoder(torch.nn.Module):
         self.embedding, self.head = weight(VOCABULARY, HIDDEN), weight(VOCABULARY, HIDDEN)
         self.layers = torch.nn.ParameterList()
         for _ in range(LAYERS):
-            self.layers.append(torch.nn.ParameterDict({
-                "qkv": weight((HEADS + 2 * KV_HEADS) * SIZE, HIDDEN), "o": weight(HIDDEN, HEADS * SIZE), "up": weight(2 * INNER, HIDDEN),
-                "down": weight(HIDDEN, INNER),
-                "norm1": torch.nn.Parameter(torch.rand(HIDDEN, device="cuda", dtype=DTYPE) + 0.5, requires_grad=False),
-                "norm2": torch.nn.Parameter(torch.rand(HIDDEN, device="cuda", dtype=DTYPE) + 0.5, requires_grad=False)}))
+            self.layers.append(
+                torch.nn.ParameterDict(
+                    {
+                        "qkv": weight((HEADS + 2 * KV_HEADS) * SIZE, HIDDEN),
+                        "o": weight(HIDDEN, HEADS * SIZE),
+                        "up": weight(2 * INNER, HIDDEN),
+                        "down": weight(HIDDEN, INNER),
+                        "norm1": torch.nn.Parameter(torch.rand(HIDDEN, device="cuda", dtype=DTYPE) + 0.5, requires_grad=False),
+                        "norm2": torch.nn.Parameter(torch.rand(HIDDEN, device="cuda", dtype=DTYPE) + 0.5, requires_grad=False),
+                    }
+                )
+            )
         self.norm = torch.nn.Parameter(torch.rand(HIDDEN, device="cuda", dtype=DTYPE) + 0.5, requires_grad=False)
         angles = torch.outer(torch.arange(LENGTH).float(), 10000.0 ** (-torch.arange(0, SIZE, 2).float() / SIZE))
         self.register_buffer("cos_sin", torch.cat([angles.cos(), angles.sin()], -1).cuda())
         for i in range(LAYERS):
             for name in ("k", "v"):
-                self.register_buffer(f"{name}{i}", torch.zeros(BATCH * LENGTH // PAGE, PAGE, KV_HEADS, SIZE, device="cuda", dtype=DTYPE))
+                self.register_buffer(
+                    f"{name}{i}", torch.zeros(BATCH * LENGTH // PAGE, PAGE, KV_HEADS, SIZE, device="cuda", dtype=DTYPE)
+                )
 
     def add_norm(self, x, residual, weight):
         """Both variants take the sum in f32 and store it rounded."""
@@ -184,10 +193,12 @@ def prewarm(record):
 
 
 def first_tokens():
-    """Runs each state of the cache in a new process. True when warm and prewarmed processes compiled nothing.
-    """
+    """Runs each state of the cache in a new process. True when warm and prewarmed processes compiled nothing."""
+
     def run(*words, **environment):
-        out = subprocess.run([sys.executable, os.path.abspath(__file__), *words], env=os.environ | environment, capture_output=True, text=True)
+        out = subprocess.run(
+            [sys.executable, os.path.abspath(__file__), *words], env=os.environ | environment, capture_output=True, text=True
+        )
         if out.returncode != 0:
             sys.exit(out.stderr)
         return json.loads(out.stdout.splitlines()[-1])
@@ -199,8 +210,11 @@ def first_tokens():
         print(f"prewarm of the record: {done['total']} kernels, {done['compiled']} compiled in {done['seconds']:.2f} s", flush=True)
         results["prewarmed"] = run("first", KILN_CACHE_DIR=two, KILN_MODE="sealed")
     for name, r in results.items():
-        print(f"first token {name:10s} {r['kiln_first']:8.1f} ms, second {r['kiln_second']:6.1f} ms; {r['compiles']} compiles, {r['loads']} loads "
-              f"(plain torch before it: {r['torch_first']:.0f}, then {r['torch_second']:.1f} ms)", flush=True)
+        print(
+            f"first token {name:10s} {r['kiln_first']:8.1f} ms, second {r['kiln_second']:6.1f} ms; {r['compiles']} compiles, {r['loads']} loads "
+            f"(plain torch before it: {r['torch_first']:.0f}, then {r['torch_second']:.1f} ms)",
+            flush=True,
+        )
     return results["warm"]["compiles"] == results["prewarmed"]["compiles"] == 0
 
 
@@ -222,10 +236,13 @@ def rates():
         timed = [decode(model, step_of, 256)[1:] for _ in range(5)]
         after = service.stats()
         counters = torch._dynamo.utils.counters
-        print(f"{name:12s} {BATCH / statistics.median(r[0] for r in timed):9.0f} tokens/s, host {statistics.median(r[1] for r in timed):7.1f} us a step, "
-              f"warm-up {warm:5.1f} s, graph breaks {sum(counters['graph_break'].values())}, graphs {counters['stats']['unique_graphs']}, "
-              f"cudagraph skips {counters['inductor'].get('cudagraph_skips', 0)}; after the seal: {after['compiles'] - before['compiles']} compiles, "
-              f"{after['loads'] - before['loads']} loads, {after['sealed_misses'] - before['sealed_misses']} misses", flush=True)
+        print(
+            f"{name:12s} {BATCH / statistics.median(r[0] for r in timed):9.0f} tokens/s, host {statistics.median(r[1] for r in timed):7.1f} us a step, "
+            f"warm-up {warm:5.1f} s, graph breaks {sum(counters['graph_break'].values())}, graphs {counters['stats']['unique_graphs']}, "
+            f"cudagraph skips {counters['inductor'].get('cudagraph_skips', 0)}; after the seal: {after['compiles'] - before['compiles']} compiles, "
+            f"{after['loads'] - before['loads']} loads, {after['sealed_misses'] - before['sealed_misses']} misses",
+            flush=True,
+        )
         if operators:
             good &= after["compiles"] == before["compiles"] and after["loads"] == before["loads"]
     a, b = rows["plain torch"][0], rows["kiln"][0]
@@ -241,4 +258,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["prewarm"]:
         sys.exit(prewarm(sys.argv[2]))
     parts = {"tokens": first_tokens, "rates": rates}
-    sys.exit(0 if all([parts[part]() for part in sys.argv[1:] or parts]) else 1)
+    sys.exit(0 if all(parts[part]() for part in sys.argv[1:] or parts) else 1)

@@ -5,13 +5,12 @@ without variable lengths. They are compiled with fullgraph=True and mode="reduce
 the same layer in plain torch and double (operator_references).
 """
 
+import kiln.torch  # noqa: F401
+import operator_references as plain
 import pytest
 import torch
 import torch._dynamo
 import torch.nn.functional as F
-
-import kiln.torch  # noqa: F401
-import operator_references as plain
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 DEVICE, DTYPE = "cuda", torch.bfloat16
@@ -26,8 +25,10 @@ class Operators:
     def __getattr__(self, name):
         if self.kiln:
             return getattr(torch.ops.kiln, name)
-        return lambda *a, **k: tuple(r.float() if i == 1 and name.endswith("recurrent") else r.to(a[0].dtype)  # states are f32
-                                     for i, r in enumerate(getattr(plain, name)(*a, **k)[0]))
+        return lambda *a, **k: tuple(
+            r.float() if i == 1 and name.endswith("recurrent") else r.to(a[0].dtype)  # states are f32
+            for i, r in enumerate(getattr(plain, name)(*a, **k)[0])
+        )
 
 
 def weight(*shape):
@@ -69,7 +70,9 @@ class TimeMix(torch.nn.Module):
 
     def forward(self, x, cache, state, cu_seqlens=None):
         mixed = self.use.rwkv7_shift_mix(x, self.mu, cache, cu_seqlens)
-        r, w, k, v, a, g = (F.linear(m, p).unflatten(-1, (self.heads, self.size)) for m, p in zip(mixed[0].unbind(0), self.projections))
+        r, w, k, v, a, g = (
+            F.linear(m, p).unflatten(-1, (self.heads, self.size)) for m, p in zip(mixed[0].unbind(0), self.projections)
+        )
         w, a, g = -0.6065 * torch.sigmoid(w), torch.sigmoid(a), torch.sigmoid(g)
         k, kk = self.use.rwkv7_kprep(k, a, self.k_k, self.k_a)
         o, state = self.use.wkv7_recurrent(r, w, k, v, a, kk=kk, initial_state=state, cu_seqlens=cu_seqlens)
@@ -94,9 +97,17 @@ def run(layer, call, steps):
 
 
 @pytest.mark.parametrize("options", [{}, {"mode": "reduce-overhead"}], ids=["fullgraph", "reduce-overhead"])
-@pytest.mark.parametrize("model, steps", [
-    ("DeltaNet", [((4, 1), None)] * 6), ("DeltaNet", [((2, 33), None)]), ("TimeMix", [((4, 1), None)] * 6), ("TimeMix", [((2, 33), None)]),
-    ("TimeMix", [((1, 33), [0, 5, 5, 20, 33])])], ids=["DeltaNet-decode", "DeltaNet", "RWKV7-decode", "RWKV7", "RWKV7-varlen"])
+@pytest.mark.parametrize(
+    "model, steps",
+    [
+        ("DeltaNet", [((4, 1), None)] * 6),
+        ("DeltaNet", [((2, 33), None)]),
+        ("TimeMix", [((4, 1), None)] * 6),
+        ("TimeMix", [((2, 33), None)]),
+        ("TimeMix", [((1, 33), [0, 5, 5, 20, 33])]),
+    ],
+    ids=["DeltaNet-decode", "DeltaNet", "RWKV7-decode", "RWKV7", "RWKV7-varlen"],
+)
 def test_a_compiled_layer_gives_what_plain_torch_gives(model, steps, options):
     torch.manual_seed(1)
     torch._dynamo.reset()
@@ -108,8 +119,13 @@ def test_a_compiled_layer_gives_what_plain_torch_gives(model, steps, options):
         hidden = layer.out.shape[0]
         state = torch.randn(n, layer.heads, layer.size, layer.size, device=DEVICE) * 0.1
         states = [state] if model == "DeltaNet" else [torch.randn(n, hidden, device=DEVICE).to(DTYPE), state]
-        inputs.append((torch.randn(batch, tokens, hidden, device=DEVICE).to(DTYPE), states,
-                       *([torch.tensor(ends, device=DEVICE)] if ends is not None else [])))
+        inputs.append(
+            (
+                torch.randn(batch, tokens, hidden, device=DEVICE).to(DTYPE),
+                states,
+                *([torch.tensor(ends, device=DEVICE)] if ends is not None else []),
+            )
+        )
     got = run(layer, torch.compile(layer, fullgraph=True, **options), inputs)
     assert not torch._dynamo.utils.counters["graph_break"]
     layer.use = Operators(False)

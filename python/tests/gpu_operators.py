@@ -11,16 +11,15 @@ import os
 import subprocess
 import sys
 
+import attention_cases
+import kiln
+import kiln.torch
+import operator_references
 import pytest
+import recurrent_cases
 import torch
 import torch._dynamo
 import torch._dynamo.testing
-
-import kiln
-import kiln.torch
-import attention_cases
-import operator_references
-import recurrent_cases
 from operator_cases import cases, with_rows
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -33,8 +32,13 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 4e-3, torch.float8_e4m3fn: 4e-
 
 def copied(arguments, named):
     """Copies with the same strides, so that an operator that writes finds the first call's inputs again."""
+
     def copy(value):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value) if torch.is_tensor(value) else value
+        return (
+            torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
+            if torch.is_tensor(value)
+            else value
+        )
 
     return [copy(a) for a in arguments], {n: copy(v) for n, v in named.items()}
 
@@ -86,8 +90,10 @@ def test_gives_what_plain_torch_gives(name, make):
     arguments, named = made(make)
     expected, written = getattr(operator_references, name)(*copied(arguments, named)[0], **named)
     got = outcome(getattr(torch.ops.kiln, name), arguments, named)
-    names = [a.name for a, value in zip(getattr(torch.ops.kiln, name).default._schema.arguments, arguments) if torch.is_tensor(value)]
-    after = dict(zip(names, got[len(got) - len(names):]))
+    names = [
+        a.name for a, value in zip(getattr(torch.ops.kiln, name).default._schema.arguments, arguments) if torch.is_tensor(value)
+    ]
+    after = dict(zip(names, got[len(got) - len(names) :]))
     if name == "amax":
         assert got[0].max() == arguments[0].abs().max().float()
         return
@@ -209,7 +215,9 @@ def test_rows_change_without_recompiling():
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
     weight = torch.nn.Parameter(torch.ones(4096, device="cuda", dtype=torch.bfloat16), requires_grad=False)
-    compiled = torch.compile(lambda x: torch.ops.kiln.act_and_mul(torch.ops.kiln.rms_norm(x, weight)), backend=counter, fullgraph=True)
+    compiled = torch.compile(
+        lambda x: torch.ops.kiln.act_and_mul(torch.ops.kiln.rms_norm(x, weight)), backend=counter, fullgraph=True
+    )
     compiles = None
     for rows in (8, 16, 3, 100, 1024):
         x = torch.randn(rows, 4096, device="cuda", dtype=torch.bfloat16)
@@ -300,5 +308,7 @@ def test_two_processes(tmp_path):
 
 
 def alone_compiles(directory, environment, program):
-    out = subprocess.run([sys.executable, "-c", program], env=environment | {"KILN_CACHE_DIR": str(directory)}, capture_output=True, text=True)
+    out = subprocess.run(
+        [sys.executable, "-c", program], env=environment | {"KILN_CACHE_DIR": str(directory)}, capture_output=True, text=True
+    )
     return int(out.stdout.split()[1])

@@ -33,15 +33,45 @@ def cases():
         ("act_and_mul", lambda d: ((t(d, 6, 256, dtype=F32), "swigluoai", "interleaved"), {})),
         ("act_and_mul_group_fp8", lambda d: ((t(d, 6, 512),), {})),
         ("softmax", lambda d: ((t(d, 6, 128, dtype=F32), 0.7), {})),
-        ("softmax", lambda d: ((t(d, 6, 128, dtype=F32),), {"log": True, "any_width": True, "temperatures": torch.full((6,), 0.5, device=d)})),
+        (
+            "softmax",
+            lambda d: (
+                (t(d, 6, 128, dtype=F32),),
+                {"log": True, "any_width": True, "temperatures": torch.full((6,), 0.5, device=d)},
+            ),
+        ),
         ("rope", lambda d: ((t(d, 6, 4, 64), t(d, 6, 2, 64), t(d, 6, dtype=I64, high=99), t(d, 100, 64, dtype=F32)), {})),
-        ("rope", lambda d: ((t(d, 6, 4, 64), t(d, 6, 2, 64), t(d, 6, dtype=I32, high=99)), {"llama31": [1.0, 4.0, 8192.0], "rope_scale": 8.0})),
-        ("rope_", lambda d: ((t(d, 6, 4, 64), t(d, 6, 2, 64), t(d, 6, dtype=I64, high=99)), {"interleaved": True, "rotary_dim": 32})),
+        (
+            "rope",
+            lambda d: (
+                (t(d, 6, 4, 64), t(d, 6, 2, 64), t(d, 6, dtype=I32, high=99)),
+                {"llama31": [1.0, 4.0, 8192.0], "rope_scale": 8.0},
+            ),
+        ),
+        (
+            "rope_",
+            lambda d: ((t(d, 6, 4, 64), t(d, 6, 2, 64), t(d, 6, dtype=I64, high=99)), {"interleaved": True, "rotary_dim": 32}),
+        ),
         ("append_paged_kv", lambda d: ((*_cache(d), t(d, 6, 2, 64), t(d, 6, 2, 64), torch.arange(3, 9, device=d)), {})),
-        ("append_paged_kv", lambda d: ((*_cache(d, E4M3), t(d, 6, 2, 64), t(d, 6, 2, 64), torch.arange(6, device=d), scale(d), scale(d)), {})),
-        ("append_paged_kv_by_table", lambda d: ((*_cache(d), t(d, 6, 2, 64), t(d, 6, 2, 64), torch.arange(8, dtype=I32, device=d),
-                                                 torch.tensor([0, 8], dtype=I32, device=d), torch.zeros(6, dtype=I32, device=d),
-                                                 torch.arange(6, dtype=I32, device=d)), {})),
+        (
+            "append_paged_kv",
+            lambda d: ((*_cache(d, E4M3), t(d, 6, 2, 64), t(d, 6, 2, 64), torch.arange(6, device=d), scale(d), scale(d)), {}),
+        ),
+        (
+            "append_paged_kv_by_table",
+            lambda d: (
+                (
+                    *_cache(d),
+                    t(d, 6, 2, 64),
+                    t(d, 6, 2, 64),
+                    torch.arange(8, dtype=I32, device=d),
+                    torch.tensor([0, 8], dtype=I32, device=d),
+                    torch.zeros(6, dtype=I32, device=d),
+                    torch.arange(6, dtype=I32, device=d),
+                ),
+                {},
+            ),
+        ),
         ("amax", lambda d: ((t(d, 6, 128),), {"parts": 4})),
         ("fp8_quant", lambda d: ((t(d, 6, 128), scale(d)), {})),
         ("fp8_quant_tensor", lambda d: ((t(d, 6, 128), torch.full((4,), 3.0, device=d)), {})),
@@ -49,7 +79,10 @@ def cases():
         ("fp8_quant_group", lambda d: ((t(d, 6, 512),), {})),
         ("fp8_quant_group", lambda d: ((t(d, 6, 512),), {"column_major": True, "packed": True})),
         ("topk_gate", lambda d: ((t(d, 6, 64), 4), {})),
-        ("topk_gate", lambda d: ((t(d, 6, 64), 4, "sigmoid", torch.zeros(64, device=d)), {"groups": 8, "topk_groups": 4, "scale": 2.5})),
+        (
+            "topk_gate",
+            lambda d: ((t(d, 6, 64), 4, "sigmoid", torch.zeros(64, device=d)), {"groups": 8, "topk_groups": 4, "scale": 2.5}),
+        ),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I32, high=16), 16, 8), {})),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I64, high=16), 16, 8, t(d, 16, dtype=I32, high=4)), {"local_only": True})),
     ]

@@ -74,13 +74,13 @@ def _rotated(x, positions, cos_sin=None, interleaved=False, rotary_dim=0, theta=
         cos, sin = angle.cos(), angle.sin()
     cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
     v = x.double().clone()
-    a, b = (v[..., 0:rotary:2], v[..., 1:rotary:2]) if interleaved else (v[..., :rotary // 2], v[..., rotary // 2:rotary])
+    a, b = (v[..., 0:rotary:2], v[..., 1:rotary:2]) if interleaved else (v[..., : rotary // 2], v[..., rotary // 2 : rotary])
     a, b = a.clone(), b.clone()
     first, second = a * cos - b * sin, b * cos + a * sin
     if interleaved:
         v[..., 0:rotary:2], v[..., 1:rotary:2] = first, second
     else:
-        v[..., :rotary // 2], v[..., rotary // 2:rotary] = first, second
+        v[..., : rotary // 2], v[..., rotary // 2 : rotary] = first, second
     return v
 
 
@@ -165,8 +165,12 @@ def moe_align(topk_ids, num_experts, block, expert_map=None, local_only=False):
     def ints(values):
         return torch.tensor(values, dtype=torch.int32, device=topk_ids.device)
 
-    return (ints(places + [tokens * k] * (blocks * block - len(places))), ints(experts + [-1] * (blocks - len(experts))), ints([len(places)]),
-            ints(inverse).view(tokens, k)), {}
+    return (
+        ints(places + [tokens * k] * (blocks * block - len(places))),
+        ints(experts + [-1] * (blocks - len(experts))),
+        ints([len(places)]),
+        ints(inverse).view(tokens, k),
+    ), {}
 
 
 # ---- recurrent templates
@@ -210,10 +214,17 @@ def wkv7_recurrent(r, w, k, v, a, b=None, kk=None, scale=1.0, initial_state=None
     a, b = (a, b.double()) if kk is None else (-kk.double(), kk.double() * a)
     out, states = torch.zeros_like(v), []
     for n, (i, start, end) in enumerate(_pieces(r, cu_seqlens)):
-        s = initial_state[n].double() if initial_state is not None else torch.zeros(*k.shape[2:], v.shape[3], dtype=torch.float64, device=v.device)
+        s = (
+            initial_state[n].double()
+            if initial_state is not None
+            else torch.zeros(*k.shape[2:], v.shape[3], dtype=torch.float64, device=v.device)
+        )
         for t in range(start, end):
-            s = w[i, t].exp().unsqueeze(-1) * s + b[i, t].unsqueeze(-1) * (a[i, t].unsqueeze(-1) * s).sum(1, keepdim=True) + k[i, t].unsqueeze(
-                -1) * v[i, t].unsqueeze(1)
+            s = (
+                w[i, t].exp().unsqueeze(-1) * s
+                + b[i, t].unsqueeze(-1) * (a[i, t].unsqueeze(-1) * s).sum(1, keepdim=True)
+                + k[i, t].unsqueeze(-1) * v[i, t].unsqueeze(1)
+            )
             out[i, t] = scale * (r[i, t].unsqueeze(-1) * s).sum(1)
         states.append(s)
     return (out, torch.stack(states)), {}
@@ -227,7 +238,11 @@ def delta_recurrent(q, k, v, beta=None, g=None, scale=0.0, initial_state=None, c
     q, k, v = q.repeat_interleave(group, 2), k.repeat_interleave(group, 2), v.double()
     out, states = torch.zeros_like(v), []
     for n, (i, start, end) in enumerate(_pieces(q, cu_seqlens)):
-        s = initial_state[n].double() if initial_state is not None else torch.zeros(*k.shape[2:], v.shape[3], dtype=torch.float64, device=v.device)
+        s = (
+            initial_state[n].double()
+            if initial_state is not None
+            else torch.zeros(*k.shape[2:], v.shape[3], dtype=torch.float64, device=v.device)
+        )
         for t in range(start, end):
             if g is not None:
                 gate = g[i, t].double().exp()
@@ -279,27 +294,60 @@ def _joined(parts):
     return tuple(torch.cat(results) for results in zip(*parts)), {}
 
 
-def attn_decode_paged(q, k_cache, v_cache, kv_indices, plan, workers, workspace, sm_scale=0.0, soft_cap=0.0, window_left=-1, alibi_slopes=None,
-                      k_scale=None, v_scale=None):
+def attn_decode_paged(
+    q,
+    k_cache,
+    v_cache,
+    kv_indices,
+    plan,
+    workers,
+    workspace,
+    sm_scale=0.0,
+    soft_cap=0.0,
+    window_left=-1,
+    alibi_slopes=None,
+    k_scale=None,
+    v_scale=None,
+):
     import attention_cases as lengths
 
     parts, begins = [], lengths.indptr(lengths.PAGES)
     for i, length in enumerate(lengths.KV):
-        pages = kv_indices[begins[i]:begins[i + 1]].long()
-        k, v = (c[pages].flatten(0, 1)[:length].double() * (1.0 if s is None else s.double()) for c, s in ((k_cache, k_scale), (v_cache, v_scale)))
-        parts.append(attend(q[i:i + 1], k, v, True, sm_scale, soft_cap, window_left, alibi_slopes))
+        pages = kv_indices[begins[i] : begins[i + 1]].long()
+        k, v = (
+            c[pages].flatten(0, 1)[:length].double() * (1.0 if s is None else s.double())
+            for c, s in ((k_cache, k_scale), (v_cache, v_scale))
+        )
+        parts.append(attend(q[i : i + 1], k, v, True, sm_scale, soft_cap, window_left, alibi_slopes))
     return _joined(parts)
 
 
-def attn_prefill(q, k, v, plan, workers, workspace, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, alibi_slopes=None, mask=None,
-                 mask_indptr=None):
+def attn_prefill(
+    q,
+    k,
+    v,
+    plan,
+    workers,
+    workspace,
+    causal=True,
+    sm_scale=0.0,
+    soft_cap=0.0,
+    window_left=-1,
+    alibi_slopes=None,
+    mask=None,
+    mask_indptr=None,
+):
     import attention_cases as lengths
 
     parts, ends = [], list(zip(lengths.indptr(lengths.QO), lengths.QO, lengths.indptr(lengths.KV), lengths.KV))
     for i, (a, rows, b, columns) in enumerate(ends):
         seen = None
         if mask is not None:
-            bits = (mask[int(mask_indptr[i]):].unsqueeze(1) >> torch.arange(8, device=mask.device)) & 1
-            seen = bits.flatten()[:rows * columns].view(rows, columns).bool()
-        parts.append(attend(q[a:a + rows], k[b:b + columns], v[b:b + columns], causal, sm_scale, soft_cap, window_left, alibi_slopes, seen))
+            bits = (mask[int(mask_indptr[i]) :].unsqueeze(1) >> torch.arange(8, device=mask.device)) & 1
+            seen = bits.flatten()[: rows * columns].view(rows, columns).bool()
+        parts.append(
+            attend(
+                q[a : a + rows], k[b : b + columns], v[b : b + columns], causal, sm_scale, soft_cap, window_left, alibi_slopes, seen
+            )
+        )
     return _joined(parts)

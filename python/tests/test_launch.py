@@ -11,9 +11,8 @@ import threading
 import time
 import types
 
-import pytest
-
 import kiln
+import pytest
 from conftest import DeviceArray
 
 
@@ -81,7 +80,11 @@ def test_what_is_wrong_is_said_before_the_driver_is_called(kernel, driver):
 def test_numbers_of_other_libraries_are_numbers(kernel, driver):
     numpy = pytest.importorskip("numpy")
     arrays = (DeviceArray(),) * 3
-    for rows, eps in ((numpy.int32(3), numpy.float32(0.25)), (numpy.uint64(3), numpy.float64(0.25)), (True + 2, numpy.float16(0.25))):
+    for rows, eps in (
+        (numpy.int32(3), numpy.float32(0.25)),
+        (numpy.uint64(3), numpy.float64(0.25)),
+        (True + 2, numpy.float16(0.25)),
+    ):
         kernel(*arrays, rows, 64, 64, eps)
         _, arguments = driver.launch()
         assert int.from_bytes(arguments[3], "little") == 3 and ctypes.c_float.from_buffer_copy(arguments[6]).value == 0.25
@@ -216,7 +219,11 @@ def test_more_types_than_are_remembered_have_their_librarys_stream(driver):
 
 
 def test_kernels_say_what_they_are(kernel, service):
-    assert kernel.info.specialization.startswith("rms_norm T=f32 H=64") and kernel.info.argument_count == 10 and kernel.info.registers > 0
+    assert (
+        kernel.info.specialization.startswith("rms_norm T=f32 H=64")
+        and kernel.info.argument_count == 10
+        and kernel.info.registers > 0
+    )
     assert kernel.function and "rms_norm" in repr(kernel)
     with pytest.raises(kiln.Error):
         kernel.entry("nothing_like_it")
@@ -321,7 +328,8 @@ def test_misses_are_refused_in_a_capture(service, driver):
     assert service.open("rms_norm").get("f32", 112)
 
 
-ATTENTION = ("""format = 1
+ATTENTION = (
+    """format = 1
 [template]
 name = "planned"
 source = "planned.cu"
@@ -329,9 +337,17 @@ instantiate = "planned<{N}>"
 [param.N]
 kind = "int"
 range = [1, 64]
-""" + "".join(f'[[arg]]\nname = "{n}"\ntype = "{t}"\n{rest}\n' for n, t, rest in (
-    ("plan", "ptr<i32>", 'access = "readwrite"'), ("partial", "ptr<f32>", 'access = "write"\nshape = ["2 * workers", "N", "9"]'),
-    ("workers", "i32", 'value = "3 * dev.sms"'), ("kv_heads", "i32", "value = 2"))) + """
+"""
+    + "".join(
+        f'[[arg]]\nname = "{n}"\ntype = "{t}"\n{rest}\n'
+        for n, t, rest in (
+            ("plan", "ptr<i32>", 'access = "readwrite"'),
+            ("partial", "ptr<f32>", 'access = "write"\nshape = ["2 * workers", "N", "9"]'),
+            ("workers", "i32", 'value = "3 * dev.sms"'),
+            ("kv_heads", "i32", "value = 2"),
+        )
+    )
+    + """
 [work_list]
 kind = "attention"
 argument = "plan"
@@ -346,7 +362,9 @@ min_units = 1
 [launch]
 grid = ["workers"]
 block = [32]
-""", "template <int N> __global__ void planned(int* plan, float* partial, int workers, int kv_heads) { partial[0] = plan[0] + workers + kv_heads; }")
+""",
+    "template <int N> __global__ void planned(int* plan, float* partial, int workers, int kv_heads) { partial[0] = plan[0] + workers + kv_heads; }",
+)
 
 
 def test_attention_plans_are_made_for_lengths_in_a_buffer_of_fixed_size(driver):
@@ -361,8 +379,11 @@ def test_attention_plans_are_made_for_lengths_in_a_buffer_of_fixed_size(driver):
         assert 0 < plan.bytes <= sizes.plan_bytes and plan.items > 0 and any(buffer) and driver.calls() == calls
         other = kiln.attention_plan(kernel, buffer, **limits, kv_indptr=[0, 2, 5], kv_len=[20, 40], page_size=16)
         assert other != plan
-        for text, arguments in [("kv_len has 3", {"kv_indptr": [0, 2, 5], "kv_len": [1, 2, 3]}), ("max_requests|requests", {"kv_indptr": [0] * 9}),
-                                ("qo_indptr has 2", {"kv_indptr": [0, 2, 5], "qo_indptr": [0, 1]})]:
+        for text, arguments in [
+            ("kv_len has 3", {"kv_indptr": [0, 2, 5], "kv_len": [1, 2, 3]}),
+            ("max_requests|requests", {"kv_indptr": [0] * 9}),
+            ("qo_indptr has 2", {"kv_indptr": [0, 2, 5], "qo_indptr": [0, 1]}),
+        ]:
             with pytest.raises(kiln.Error, match=text):
                 kiln.attention_plan(kernel, buffer, **limits, **arguments)
         with pytest.raises(kiln.Error):

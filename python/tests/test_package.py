@@ -10,12 +10,12 @@ import sys
 import threading
 import time
 
-import pytest
-
 import kiln
+import pytest
 from kiln import _kiln
 
-BAD = ("""format = 1
+BAD = (
+    """format = 1
 [template]
 name = "bad"
 source = "bad.cu"
@@ -29,13 +29,15 @@ type = "ptr<void>"
 [launch]
 grid = ["1"]
 block = ["1"]
-""", "template <int N> __global__ void bad(void* x) { no_such_name; }")
+""",
+    "template <int N> __global__ void bad(void* x) { no_such_name; }",
+)
 
 
 def heavy(name, statements):
     """A template whose compile takes a while."""
     body = "".join(f"y += __sinf(y * {i}.0f + N);" for i in range(statements))
-    manifest = BAD[0].replace('"bad', f'"{name}').replace('ptr<void>', 'ptr<f32>').replace("bad<", f"{name}<")
+    manifest = BAD[0].replace('"bad', f'"{name}').replace("ptr<void>", "ptr<f32>").replace("bad<", f"{name}<")
     return manifest, f"template <int N> __global__ void {name}(float* x) {{ float y = *x; {body} *x = y; }}"
 
 
@@ -115,7 +117,11 @@ def test_others_run_while_one_compiles(service):
 def test_numpy_and_names_of_other_libraries_are_element_types(service):
     numpy = pytest.importorskip("numpy")
     template = service.open("rms_norm", arch="sm_90a")
-    assert template.compile(numpy.float32, 64).key == template.compile(numpy.dtype("float32"), 64).key == template.compile("f32", 64).key
+    assert (
+        template.compile(numpy.float32, 64).key
+        == template.compile(numpy.dtype("float32"), 64).key
+        == template.compile("f32", 64).key
+    )
 
 
 def test_stats_count(service):
@@ -143,7 +149,9 @@ def test_what_was_compiled_last_is_on_disk_when_the_process_ends(tmp_path):
 
 
 def test_works_without_torch():
-    program = "import sys; sys.modules['torch'] = None; import kiln; kiln.Service().compile('rms_norm', T='f32', H=64); print('done')"
+    program = (
+        "import sys; sys.modules['torch'] = None; import kiln; kiln.Service().compile('rms_norm', T='f32', H=64); print('done')"
+    )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True).stdout == "done\n"
 

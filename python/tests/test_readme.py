@@ -1,5 +1,4 @@
-"""The README's Python example as it is printed: on the fake driver with arrays in host memory, and on a GPU.
-"""
+"""The README's Python example as it is printed: on the fake driver with arrays in host memory, and on a GPU."""
 
 import pathlib
 import re
@@ -18,7 +17,6 @@ def example():
 
 
 def test_the_example_runs(driver, host_memory):
-    import kiln.torch
     from kiln.torch import _registry
 
     _registry.implement("CPU")
@@ -47,7 +45,7 @@ def test_docs_make_an_operator_of_a_template_of_ones_own(driver, host_memory):
 
     with kiln.Service() as service:
         manifest = "\n".join(block for block in blocks("docs/guide/write-a-template.md", "toml"))
-        service.add_template(manifest[:manifest.index("[reference]")], blocks("docs/guide/write-a-template.md", "cpp")[0])
+        service.add_template(manifest[: manifest.index("[reference]")], blocks("docs/guide/write-a-template.md", "cpp")[0])
         kiln.torch.use_service(service)
         program = next(block for block in blocks("docs/guide/pytorch.md", "py") if "kiln.torch.operator" in block)
         made, used = program.strip().rsplit("\n\n", 1)
@@ -75,9 +73,17 @@ def test_docs_attend_with_a_plan(driver, host_memory):
     with kiln.Service() as service:
         kiln.torch.use_service(service)
         k_cache, v_cache = torch.zeros(2, 40, 16, 8, 128).bfloat16()
-        names = {"torch": torch, "kv_indptr": [0, 3, 5], "last": [16, 2], "kv_indices": torch.arange(40, dtype=torch.int32), "k_cache": k_cache,
-                 "v_cache": v_cache, "kiln": type("kiln", (), {"torch": type("torch", (), {
-                     "PagedDecode": functools.partial(kiln.torch.PagedDecode, device="cpu")})})}
+        names = {
+            "torch": torch,
+            "kv_indptr": [0, 3, 5],
+            "last": [16, 2],
+            "kv_indices": torch.arange(40, dtype=torch.int32),
+            "k_cache": k_cache,
+            "v_cache": v_cache,
+            "kiln": type(
+                "kiln", (), {"torch": type("torch", (), {"PagedDecode": functools.partial(kiln.torch.PagedDecode, device="cpu")})}
+            ),
+        }
         exec(program, names)
         counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
         torch._dynamo.reset()

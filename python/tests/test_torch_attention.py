@@ -6,14 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch._dynamo.testing  # noqa: E402
-
-import attention_cases as lengths  # noqa: E402
-import kiln  # noqa: E402
-import kiln.torch  # noqa: E402
-from kiln.torch import PagedDecode, RaggedPrefill  # noqa: E402
-from torch._subclasses import FakeTensorMode  # noqa: E402
-from torch_support import launching, on_host_memory  # noqa: E402, F401
+import attention_cases as lengths
+import kiln
+import kiln.torch
+import torch._dynamo.testing
+from kiln.torch import PagedDecode, RaggedPrefill
+from torch._subclasses import FakeTensorMode
+from torch_support import launching, on_host_memory  # noqa: F401
 
 
 def decode(**more):
@@ -21,7 +20,9 @@ def decode(**more):
 
 
 def prefill(**more):
-    return RaggedPrefill(**{"heads": 8, "kv_heads": 2, "head_size": 64, "max_requests": 4, "max_tokens": 64, "device": "cpu"} | more)
+    return RaggedPrefill(
+        **{"heads": 8, "kv_heads": 2, "head_size": 64, "max_requests": 4, "max_tokens": 64, "device": "cpu"} | more
+    )
 
 
 def bf16(*shape):
@@ -34,8 +35,8 @@ def caches(pages=12):
 
 def argument(driver, template, name):
     """The value of the manifest's argument `name` in the last launch, as a number."""
-    from test_torch_operators import TEMPLATES
     import tomllib
+    from test_torch_operators import TEMPLATES
 
     names = [a["name"] for a in tomllib.loads(next(TEMPLATES.glob(f"*/{template}.toml")).read_text())["arg"]]
     return int.from_bytes(driver.launch()[1][names.index(name)], "little")
@@ -44,7 +45,7 @@ def argument(driver, template, name):
 def test_a_call_launches_with_the_plan_and_a_workspace_of_its_own(launching, driver):
     attention = decode()
     plan = attention.plan([0, 3, 4, 10], last_page_len=[5, 1, 16])
-    assert plan.items and bool(attention.plan_words[:plan.bytes // 4].any())
+    assert plan.items and bool(attention.plan_words[: plan.bytes // 4].any())
     k, v, pages = caches()
     o, lse = attention(bf16(3, 8, 64), k, v, pages)
     assert o.shape == (3, 8, 64) and o.dtype == torch.bfloat16 and lse.shape == (3, 8) and lse.dtype == torch.float32
@@ -62,7 +63,7 @@ def written(plan):
     first = 16 + 2 * ((workers + 4) // 4 * 4)
     for worker in range(workers):
         if words[16 + worker] == words[17 + worker]:
-            words[first + 12 * worker:first + 12 * worker + 12] = [None] * 12
+            words[first + 12 * worker : first + 12 * worker + 12] = [None] * 12
     return words
 
 
@@ -73,10 +74,17 @@ def test_plans_are_what_the_c_abi_makes_and_lie_where_they_lay(launching, driver
         place = place or attention.plan_words.data_ptr()
         assert attention.plan_words.data_ptr() == place
         expected = bytearray(attention.plan_words.numel() * 4)
-        same = kiln.attention_plan(launching.open("attn_decode_paged").get("bf16", 64, 4), expected, max_requests=8, kv_heads=2, kv_indptr=pages,
-                                   last_page_len=last, page_size=16)
+        same = kiln.attention_plan(
+            launching.open("attn_decode_paged").get("bf16", 64, 4),
+            expected,
+            max_requests=8,
+            kv_heads=2,
+            kv_indptr=pages,
+            last_page_len=last,
+            page_size=16,
+        )
         assert same == plan
-        assert written(attention.plan_words.numpy().tobytes()[:plan.bytes]) == written(bytes(expected[:plan.bytes]))
+        assert written(attention.plan_words.numpy().tobytes()[: plan.bytes]) == written(bytes(expected[: plan.bytes]))
 
 
 def test_lengths_may_be_lists_arrays_or_tensors_on_the_host(launching):
@@ -133,8 +141,12 @@ def test_sizes_that_change_are_symbolic_and_the_others_numbers(launching):
         traced = traced or counter.frame_count
     assert counter.frame_count == traced
     with pytest.raises(Exception, match="parameter D of template attn_decode_paged would be the symbolic size"):
-        torch.compile(lambda q, k, v, pages: torch.ops.kiln.attn_decode_paged(q, k, v, pages, attention.plan_words, 6, 64)[0], backend="aot_eager",
-                      fullgraph=True, dynamic=True)(bf16(3, 8, 64), k, v, pages)
+        torch.compile(
+            lambda q, k, v, pages: torch.ops.kiln.attn_decode_paged(q, k, v, pages, attention.plan_words, 6, 64)[0],
+            backend="aot_eager",
+            fullgraph=True,
+            dynamic=True,
+        )(bf16(3, 8, 64), k, v, pages)
 
 
 def test_an_exported_model_takes_other_lengths(launching, driver):
@@ -147,7 +159,9 @@ def test_an_exported_model_takes_other_lengths(launching, driver):
             return self.attention(q, k, v)[0]
 
     tokens, rows = torch.export.Dim("tokens", min=2, max=64), torch.export.Dim("rows", min=2, max=512)
-    program = torch.export.export(Model(), (bf16(9, 8, 64), bf16(20, 2, 64), bf16(20, 2, 64)), dynamic_shapes=({0: tokens}, {0: rows}, {0: rows}))
+    program = torch.export.export(
+        Model(), (bf16(9, 8, 64), bf16(20, 2, 64), bf16(20, 2, 64)), dynamic_shapes=({0: tokens}, {0: rows}, {0: rows})
+    )
     before = driver.launches()
     assert program.module()(bf16(7, 8, 64), bf16(30, 2, 64), bf16(30, 2, 64)).shape == (7, 8, 64)
     assert driver.launches() == before + 1
@@ -209,16 +223,30 @@ DECODE = {"q": [3, 8, 64], "k_cache": [12, 16, 2, 64], "v_cache": [12, 16, 2, 64
 PREFILL = {"q": [9, 8, 64], "k": [20, 2, 64], "v": [20, 2, 64]}
 
 
-@pytest.mark.parametrize("make, good, name, shape", [
-    (decode, DECODE, "q", [3, 4, 64]), (decode, DECODE, "q", [3, 8, 128]), (decode, DECODE, "q", [3, 512]), (decode, DECODE, "k_cache", [12, 8, 2, 64]),
-    (decode, DECODE, "k_cache", [12, 2, 16, 64]), (decode, DECODE, "v_cache", [13, 16, 2, 64]), (decode, DECODE, "v_cache", [12, 16, 2, 32]),
-    (prefill, PREFILL, "q", [9, 8, 32]), (prefill, PREFILL, "k", [20, 8, 64]), (prefill, PREFILL, "v", [19, 2, 64]), (prefill, PREFILL, "v", [20, 128])])
+@pytest.mark.parametrize(
+    "make, good, name, shape",
+    [
+        (decode, DECODE, "q", [3, 4, 64]),
+        (decode, DECODE, "q", [3, 8, 128]),
+        (decode, DECODE, "q", [3, 512]),
+        (decode, DECODE, "k_cache", [12, 8, 2, 64]),
+        (decode, DECODE, "k_cache", [12, 2, 16, 64]),
+        (decode, DECODE, "v_cache", [13, 16, 2, 64]),
+        (decode, DECODE, "v_cache", [12, 16, 2, 32]),
+        (prefill, PREFILL, "q", [9, 8, 32]),
+        (prefill, PREFILL, "k", [20, 8, 64]),
+        (prefill, PREFILL, "v", [19, 2, 64]),
+        (prefill, PREFILL, "v", [20, 128]),
+    ],
+)
 def test_a_wrong_shape_is_refused_by_the_arguments_name(make, good, name, shape, launching, driver):
     import re
 
     module = make()
     before = driver.launches()
-    arguments = [bf16(*size) for size in (good | {name: shape}).values()] + ([torch.arange(12, dtype=torch.int32)] if make is decode else [])
+    arguments = [bf16(*size) for size in (good | {name: shape}).values()] + (
+        [torch.arange(12, dtype=torch.int32)] if make is decode else []
+    )
     with pytest.raises(kiln.Error, match=re.escape(f"{name} is {shape}, expected [")):
         module(*arguments)
     assert driver.launches() == before
@@ -234,15 +262,26 @@ def test_calls_refuse_what_shapes_do_not_say(launching, driver):
         (lambda: attention(q, k.half(), v, pages), "k_cache is torch.float16"),
         (lambda: attention(q, k, v, pages.long()), "kv_indices is torch.int64, expected torch.int32"),
         (lambda: attention(q, k, v, pages.repeat(2)[::2]), "kv_indices must be contiguous"),
-        (lambda: attention(q, k, v, pages, alibi_slopes=torch.ones(8)), "alibi_slopes is given, but this PagedDecode has alibi = False"),
+        (
+            lambda: attention(q, k, v, pages, alibi_slopes=torch.ones(8)),
+            "alibi_slopes is given, but this PagedDecode has alibi = False",
+        ),
         (lambda: decode(alibi=True)(q, k, v, pages), "alibi_slopes is not given, but this PagedDecode has alibi = True"),
         (lambda: decode(alibi=True)(q, k, v, pages, alibi_slopes=torch.ones(4)), r"alibi_slopes is \[4\], expected \[8\]"),
-        (lambda: attention(q, k.transpose(2, 3).contiguous().transpose(2, 3), v, pages), "k_cache has stride 2 in its last dimension, expected 1"),
-        (lambda: prompts(*ragged, mask=torch.zeros(8, dtype=torch.uint8)), "mask is given, but this RaggedPrefill has mask = False"),
+        (
+            lambda: attention(q, k.transpose(2, 3).contiguous().transpose(2, 3), v, pages),
+            "k_cache has stride 2 in its last dimension, expected 1",
+        ),
+        (
+            lambda: prompts(*ragged, mask=torch.zeros(8, dtype=torch.uint8)),
+            "mask is given, but this RaggedPrefill has mask = False",
+        ),
         (lambda: prefill(mask=True)(*ragged, mask=torch.zeros(8, dtype=torch.uint8)), "mask and mask_indptr: one of them is given"),
         (lambda: ops.attn_prefill(*ragged, torch.zeros(64), 6, 64), "plan is torch.float32, expected torch.int32"),
-        (lambda: ops.attn_prefill(ragged[0], bf16(20, 3, 64), bf16(20, 3, 64), torch.zeros(64, dtype=torch.int32), 6, 64),
-         "q has 8 heads, expected a multiple of the 3"),
+        (
+            lambda: ops.attn_prefill(ragged[0], bf16(20, 3, 64), bf16(20, 3, 64), torch.zeros(64, dtype=torch.int32), 6, 64),
+            "q has 8 heads, expected a multiple of the 3",
+        ),
     ]:
         with pytest.raises(kiln.Error, match=text):
             call()

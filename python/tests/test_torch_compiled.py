@@ -6,11 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch._dynamo.testing  # noqa: E402
-
-import kiln  # noqa: E402
-import kiln.torch  # noqa: E402, F401
-from torch_support import launching, on_host_memory  # noqa: E402, F401
+import kiln
+import kiln.torch  # noqa: F401
+import torch._dynamo.testing
+from torch_support import launching, on_host_memory  # noqa: F401
 
 
 @pytest.fixture
@@ -101,7 +100,9 @@ def test_inductor_keeps_the_mutation_and_the_order(computing):
 def test_an_exported_model_gives_what_plain_torch_gives(computing):
     layer = Layer()
     rows = torch.export.Dim("rows", min=2, max=64)
-    exported = torch.export.export(layer, (torch.randn(4, 64), torch.randn(4, 64)), dynamic_shapes={"x": {0: rows}, "residual": {0: rows}})
+    exported = torch.export.export(
+        layer, (torch.randn(4, 64), torch.randn(4, 64)), dynamic_shapes={"x": {0: rows}, "residual": {0: rows}}
+    )
     assert "kiln.fused_add_rms_norm" in str(exported.graph)
     x, residual = torch.randn(9, 64), torch.randn(9, 64)
     expected = layer.plain(x, residual.clone())[0]

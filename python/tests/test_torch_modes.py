@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import kiln  # noqa: E402
-import kiln.torch  # noqa: E402
-from torch_support import launching, on_host_memory  # noqa: E402, F401
+import kiln
+import kiln.torch
+from torch_support import launching, on_host_memory  # noqa: F401
 
 
 def sealed_service():
@@ -64,7 +64,9 @@ def test_the_environment_sets_modes_of_single_operators():
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
     def run(value):
-        return subprocess.run([sys.executable, "-c", program], env=environment | {"KILN_TORCH_MODES": value}, capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, "-c", program], env=environment | {"KILN_TORCH_MODES": value}, capture_output=True, text=True
+        )
 
     good = run("rms_norm=sealed, mine::x=jit")
     assert good.stdout == "sealed jit None\n" and "KILN_TORCH_MODES" not in good.stderr  # no warning

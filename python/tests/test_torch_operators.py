@@ -11,16 +11,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch._dynamo.testing  # noqa: E402
-
-import kiln  # noqa: E402
-import kiln.torch  # noqa: E402
-from kiln.torch import _modes, _registry  # noqa: E402
-import attention_cases  # noqa: E402
-import recurrent_cases  # noqa: E402
-from operator_cases import cases, with_rows  # noqa: E402
-from torch._subclasses import FakeTensorMode  # noqa: E402
-from torch_support import as_tuple, launching, on_host_memory  # noqa: E402, F401
+import attention_cases
+import kiln
+import kiln.torch
+import recurrent_cases
+import torch._dynamo.testing
+from kiln.torch import _modes, _registry
+from operator_cases import cases, with_rows
+from torch._subclasses import FakeTensorMode
+from torch_support import as_tuple, launching, on_host_memory  # noqa: F401
 
 CASES = cases() + recurrent_cases.cases() + attention_cases.cases()
 IDS = [f"{name}-{i}" for i, (name, _) in enumerate(CASES)]
@@ -63,8 +62,11 @@ def written_by(name, driver):
     manifest = tomllib.loads(next(TEMPLATES.glob(f"*/{template}.toml")).read_text())
     _, values = driver.launch()
     assert len(values) == len(manifest["arg"])
-    return {int.from_bytes(v, "little") for v, d in zip(values, manifest["arg"])
-            if d.get("access", "read") != "read" and d["name"] != manifest.get("plan", {}).get("workspace")} - {0}
+    return {
+        int.from_bytes(v, "little")
+        for v, d in zip(values, manifest["arg"])
+        if d.get("access", "read") != "read" and d["name"] != manifest.get("plan", {}).get("workspace")
+    } - {0}
 
 
 @pytest.mark.parametrize("name, make", CASES, ids=IDS)
@@ -74,7 +76,9 @@ def test_one_call_is_one_launch_that_writes_results_and_what_the_schema_declares
     before = driver.launches()
     results = as_tuple(operator(*arguments, **named))
     assert driver.launches() == before + 1
-    mutated = {a.data_ptr() for a, d in zip(arguments, operator.default._schema.arguments) if d.alias_info and d.alias_info.is_write}
+    mutated = {
+        a.data_ptr() for a, d in zip(arguments, operator.default._schema.arguments) if d.alias_info and d.alias_info.is_write
+    }
     assert written_by(name, driver) == mutated | {t.data_ptr() for t in results}
 
 
@@ -87,6 +91,7 @@ def test_opcheck(name, make, launching, monkeypatch):
     kiln.torch.specialize(True)  # opcheck's dynamic check makes every size symbolic
     # New tensors are zeroed: the fake driver's kernels write nothing, and opcheck compares results.
     for owner, attribute in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
+
         def zeroed(*a, _make=getattr(owner, attribute), **k):
             out = _make(*a, **k)
             return out.zero_() if type(out) is torch.Tensor else out
@@ -98,10 +103,18 @@ def test_opcheck(name, make, launching, monkeypatch):
         kiln.torch.specialize(False)
 
 
-@pytest.mark.parametrize("name, batch, tokens, ends, suits", [
-    ("wkv7_recurrent", 3, 1, None, "decode"), ("wkv7_recurrent", 3, 2, None, "any"), ("wkv7_recurrent", 1, 3, [0, 1, 2, 3], "decode"),
-    ("delta_recurrent", 3, 1, None, "decode"), ("delta_recurrent", 1, 12, None, "any"), ("delta_recurrent", 1, 3, [0, 1, 2, 3], "decode"),
-    ("delta_recurrent", 1, 3, [0, 2, 3], "any")])
+@pytest.mark.parametrize(
+    "name, batch, tokens, ends, suits",
+    [
+        ("wkv7_recurrent", 3, 1, None, "decode"),
+        ("wkv7_recurrent", 3, 2, None, "any"),
+        ("wkv7_recurrent", 1, 3, [0, 1, 2, 3], "decode"),
+        ("delta_recurrent", 3, 1, None, "decode"),
+        ("delta_recurrent", 1, 12, None, "any"),
+        ("delta_recurrent", 1, 3, [0, 1, 2, 3], "decode"),
+        ("delta_recurrent", 1, 3, [0, 2, 3], "any"),
+    ],
+)
 def test_a_decode_step_gets_the_kernel_that_suits_it(name, batch, tokens, ends, suits, launching, monkeypatch):
     """Holds for eager and compiled calls, also when the batch's size is symbolic."""
     asked, make = [], _modes.kernel

@@ -12,19 +12,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch._dynamo.testing  # noqa: E402
-
-import kiln  # noqa: E402
-import kiln.torch  # noqa: E402
-from kiln.torch import _modes, _registry  # noqa: E402
-from torch._subclasses import FakeTensorMode  # noqa: E402
-from torch_support import fresh, launching, on_host_memory  # noqa: E402, F401
+import kiln
+import kiln.torch
+import torch._dynamo.testing
+from kiln.torch import _modes, _registry
+from torch._subclasses import FakeTensorMode
+from torch_support import fresh, launching, on_host_memory  # noqa: F401
 
 
 def test_a_parameter_that_would_be_symbolic_is_a_clear_error(launching):
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: torch.ops.kiln.act_and_mul(x), backend="aot_eager", fullgraph=True, dynamic=True)
-    with pytest.raises(Exception, match=r"kiln::act_and_mul: parameter D of template act_and_mul would be the symbolic size") as caught:
+    with pytest.raises(
+        Exception, match=r"kiln::act_and_mul: parameter D of template act_and_mul would be the symbolic size"
+    ) as caught:
         compiled(torch.randn(6, 256))
     assert "mark_static" in str(caught.value)
     torch._dynamo.reset()
@@ -135,6 +136,9 @@ print([m for m in set(sys.modules) - before if m.split(".")[0] == "torch" and m.
 print(took)
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    runs = [subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True).stdout.split("\n") for _ in range(3)]
+    runs = [
+        subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True).stdout.split("\n")
+        for _ in range(3)
+    ]
     assert all(run[0] == "[]" for run in runs), runs
     assert min(float(run[1]) for run in runs) < 0.3, "30 ms on a quiet machine"

@@ -6,11 +6,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import kiln  # noqa: E402
-import kiln.torch  # noqa: E402
-from kiln import _kiln  # noqa: E402
-from torch._subclasses import FakeTensorMode  # noqa: E402
-from torch_support import launching, on_host_memory, tensors_named  # noqa: E402, F401
+import kiln
+import kiln.torch
+from kiln import _kiln
+from torch._subclasses import FakeTensorMode
+from torch_support import launching, on_host_memory, tensors_named  # noqa: F401
 
 
 def test_wrong_tensors_are_refused_before_anything_is_launched(launching, driver):
@@ -22,7 +22,10 @@ def test_wrong_tensors_are_refused_before_anything_is_launched(launching, driver
         (lambda: k.fused_add_rms_norm(torch.randn(2, 64), torch.randn(3, 64), torch.randn(64)), "residual is"),
         (lambda: k.act_and_mul(torch.randn(2, 63)), "halves"),
         (lambda: k.act_and_mul(torch.randn(2, 64), "tanh"), "tanh"),
-        (lambda: k.rope(torch.randn(2, 4, 64), torch.randn(3, 2, 64), torch.arange(2)), r"k is \[3, 2, 64\], expected \[2, heads, 64\] like q"),
+        (
+            lambda: k.rope(torch.randn(2, 4, 64), torch.randn(3, 2, 64), torch.arange(2)),
+            r"k is \[3, 2, 64\], expected \[2, heads, 64\] like q",
+        ),
         (lambda: k.rope(torch.randn(2, 4, 64), torch.randn(2, 2, 64), torch.arange(4)[::2]), "positions must be contiguous"),
         (lambda: k.rms_norm(torch.randn(2, 64), torch.randn(128)[::2]), "weight must be contiguous"),
         (lambda: k.rms_norm(torch.randn(2, 64), torch.randn(64), scale=torch.ones(0)), r"scale is \[0\], expected one element"),
@@ -37,21 +40,55 @@ def test_wrong_tensors_are_refused_before_anything_is_launched(launching, driver
 #: good shapes of every tensor of the recurrent operators, and wrong shapes for each tensor
 _KEYS, _HEADS = [2, 12, 4, 64], [4, 64]
 RECURRENT = [
-    ("rwkv7_shift_mix", {"x": [2, 12, 256], "mu": [6, 256], "cache": [2, 256]},
-     {"x": [[12, 256]], "mu": [[6, 128], [256]], "cache": [[3, 256], [2, 255], [2, 1, 256]]}),
-    ("rwkv7_kprep", {"k": _KEYS, "a": _KEYS, "k_k": _HEADS, "k_a": _HEADS},
-     {"k": [[2, 12, 256]], "a": [[2, 11, 4, 64], [2, 12, 256]], "k_k": [[4, 32], [256]], "k_a": [[5, 64]]}),
-    ("rwkv7_out", {"o": _KEYS, "r": _KEYS, "k": _KEYS, "v": _KEYS, "g": _KEYS, "r_k": _HEADS, "norm_weight": _HEADS, "norm_bias": _HEADS},
-     {"o": [[2, 12, 256]], "r": [[2, 12, 4, 32]], "k": [[1, 12, 4, 64]], "v": [[2, 12, 5, 64]], "g": [[2, 13, 4, 64]], "r_k": [[64, 4]],
-      "norm_weight": [[256]], "norm_bias": [[4]]}),
-    ("wkv7_recurrent", {"r": _KEYS, "w": _KEYS, "k": _KEYS, "v": [2, 12, 4, 32], "a": _KEYS, "kk": _KEYS, "initial_state": [2, 4, 64, 32]},
-     {"r": [[2, 12, 256]], "w": [[2, 12, 4, 32], [2, 11, 4, 64], [4, 64]], "k": [[2, 12, 4, 60]],
-      "v": [[2, 12, 5, 32], [2, 11, 4, 32], [1, 12, 4, 32], [2, 12, 32]], "a": [[2, 12, 3, 64]], "kk": [[1, 12, 4, 64]],
-      "initial_state": [[2, 4, 32, 64], [3, 4, 64, 32], [2, 5, 64, 32], [4, 64, 32]]}),
-    ("delta_recurrent", {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 32], "beta": [2, 12, 8], "g": [2, 12, 8, 64], "initial_state": [2, 8, 64, 32]},
-     {"q": [[12, 4, 64]], "k": [[2, 12, 4, 32]], "v": [[2, 11, 8, 32], [1, 12, 8, 32], [2, 12, 256]],
-      "beta": [[2, 12, 4], [2, 11, 8], [2, 12, 8, 64], [2, 12]], "g": [[2, 12, 8, 32], [2, 12, 4], [2, 12, 4, 64], [24, 8]],
-      "initial_state": [[2, 4, 64, 32], [2, 8, 32, 64], [1, 8, 64, 32]]}),
+    (
+        "rwkv7_shift_mix",
+        {"x": [2, 12, 256], "mu": [6, 256], "cache": [2, 256]},
+        {"x": [[12, 256]], "mu": [[6, 128], [256]], "cache": [[3, 256], [2, 255], [2, 1, 256]]},
+    ),
+    (
+        "rwkv7_kprep",
+        {"k": _KEYS, "a": _KEYS, "k_k": _HEADS, "k_a": _HEADS},
+        {"k": [[2, 12, 256]], "a": [[2, 11, 4, 64], [2, 12, 256]], "k_k": [[4, 32], [256]], "k_a": [[5, 64]]},
+    ),
+    (
+        "rwkv7_out",
+        {"o": _KEYS, "r": _KEYS, "k": _KEYS, "v": _KEYS, "g": _KEYS, "r_k": _HEADS, "norm_weight": _HEADS, "norm_bias": _HEADS},
+        {
+            "o": [[2, 12, 256]],
+            "r": [[2, 12, 4, 32]],
+            "k": [[1, 12, 4, 64]],
+            "v": [[2, 12, 5, 64]],
+            "g": [[2, 13, 4, 64]],
+            "r_k": [[64, 4]],
+            "norm_weight": [[256]],
+            "norm_bias": [[4]],
+        },
+    ),
+    (
+        "wkv7_recurrent",
+        {"r": _KEYS, "w": _KEYS, "k": _KEYS, "v": [2, 12, 4, 32], "a": _KEYS, "kk": _KEYS, "initial_state": [2, 4, 64, 32]},
+        {
+            "r": [[2, 12, 256]],
+            "w": [[2, 12, 4, 32], [2, 11, 4, 64], [4, 64]],
+            "k": [[2, 12, 4, 60]],
+            "v": [[2, 12, 5, 32], [2, 11, 4, 32], [1, 12, 4, 32], [2, 12, 32]],
+            "a": [[2, 12, 3, 64]],
+            "kk": [[1, 12, 4, 64]],
+            "initial_state": [[2, 4, 32, 64], [3, 4, 64, 32], [2, 5, 64, 32], [4, 64, 32]],
+        },
+    ),
+    (
+        "delta_recurrent",
+        {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 32], "beta": [2, 12, 8], "g": [2, 12, 8, 64], "initial_state": [2, 8, 64, 32]},
+        {
+            "q": [[12, 4, 64]],
+            "k": [[2, 12, 4, 32]],
+            "v": [[2, 11, 8, 32], [1, 12, 8, 32], [2, 12, 256]],
+            "beta": [[2, 12, 4], [2, 11, 8], [2, 12, 8, 64], [2, 12]],
+            "g": [[2, 12, 8, 32], [2, 12, 4], [2, 12, 4, 64], [24, 8]],
+            "initial_state": [[2, 4, 64, 32], [2, 8, 32, 64], [1, 8, 64, 32]],
+        },
+    ),
     ("attn_merge", {"v": [6, 3, 4, 64], "s": [6, 3, 4]}, {"v": [[6, 4, 64]], "s": [[6, 4], [6, 3, 5], [5, 3, 4]]}),
 ]
 STATES = ("initial_state", "s")  # must be f32; g and w may be f32
@@ -62,8 +99,10 @@ def recurrent_arguments(shapes):
     return made | ({"norm": True} if "norm_weight" in shapes else {})
 
 
-@pytest.mark.parametrize("name, good, argument, shape", [
-    (name, good, argument, shape) for name, good, wrong in RECURRENT for argument, shapes in wrong.items() for shape in shapes])
+@pytest.mark.parametrize(
+    "name, good, argument, shape",
+    [(name, good, argument, shape) for name, good, wrong in RECURRENT for argument, shapes in wrong.items() for shape in shapes],
+)
 def test_a_wrong_shape_is_refused_by_the_arguments_name(name, good, argument, shape, launching, driver):
     """Holds for a call and while tracing."""
     before = driver.launches()
@@ -88,18 +127,30 @@ def test_recurrent_operators_refuse_what_shapes_do_not_say(launching, driver):
     good = {name: recurrent_arguments(shapes) for name, shapes, _ in RECURRENT}
     one, ends = {"x": torch.randn(1, 12, 256).bfloat16(), "mu": good["rwkv7_shift_mix"]["mu"]}, torch.tensor([0, 5, 12])
     for call, text in [
-        (lambda: k.rwkv7_shift_mix(**good["rwkv7_shift_mix"], cu_seqlens=ends), r"x is \[2, 12, 256\]: expected \[1, tokens, ...\] with cu_seqlens"),
+        (
+            lambda: k.rwkv7_shift_mix(**good["rwkv7_shift_mix"], cu_seqlens=ends),
+            r"x is \[2, 12, 256\]: expected \[1, tokens, ...\] with cu_seqlens",
+        ),
         (lambda: k.rwkv7_shift_mix(**one, cu_seqlens=ends.int()), "cu_seqlens is torch.int32, expected torch.int64"),
         (lambda: k.rwkv7_shift_mix(**one, cu_seqlens=ends.view(1, 3)), r"cu_seqlens is \[1, 3\], expected \[sequences \+ 1\]"),
         (lambda: k.rwkv7_shift_mix(**one, cu_seqlens=torch.arange(6)[::2]), "cu_seqlens must be contiguous"),
-        (lambda: k.rwkv7_shift_mix(**one, cache=torch.zeros(3, 256).bfloat16(), cu_seqlens=ends), r"cache is \[3, 256\], expected \[2, 256\]"),
+        (
+            lambda: k.rwkv7_shift_mix(**one, cache=torch.zeros(3, 256).bfloat16(), cu_seqlens=ends),
+            r"cache is \[3, 256\], expected \[2, 256\]",
+        ),
         (lambda: k.rwkv7_shift_mix(**one, cache=torch.zeros(1, 256)), "cache is torch.float32, expected torch.bfloat16"),
         (lambda: k.rwkv7_out(**good["rwkv7_out"] | {"norm": False}), "norm_weight and norm_bias are given, expected norm = True"),
         (lambda: k.rwkv7_out(**good["rwkv7_out"] | {"norm_bias": torch.zeros(4, 64)}), "norm_bias is torch.float32"),
         (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"kk": None}), "neither b nor kk is given"),
         (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"], b=good["wkv7_recurrent"]["kk"]), "b and kk are both given"),
-        (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"initial_state": torch.zeros(2, 4, 64, 32).bfloat16()}), "initial_state is torch.bfloat16"),
-        (lambda: k.delta_recurrent(**good["delta_recurrent"] | {"v": torch.zeros(2, 12, 6, 32).bfloat16()}), "v has 6 heads, expected a multiple of the 4"),
+        (
+            lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"initial_state": torch.zeros(2, 4, 64, 32).bfloat16()}),
+            "initial_state is torch.bfloat16",
+        ),
+        (
+            lambda: k.delta_recurrent(**good["delta_recurrent"] | {"v": torch.zeros(2, 12, 6, 32).bfloat16()}),
+            "v has 6 heads, expected a multiple of the 4",
+        ),
         (lambda: k.delta_recurrent(**good["delta_recurrent"] | {"k": torch.zeros(_KEYS)}), "k is torch.float32"),
     ]:
         with pytest.raises(kiln.Error, match=text):

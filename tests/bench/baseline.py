@@ -11,6 +11,7 @@ A baseline file (schema kiln-gpu-baseline/1) is JSON with one run and one row a 
 - rows      sorted by name. Each is {name, module, time, floor, ratio, unit}; floor and ratio are null where the case has none.
             A case that failed is {name, module, error}
 """
+
 import json
 import math
 import statistics
@@ -44,7 +45,14 @@ def row_name(module, case, label="kiln"):
 def measured_row(name, module, time, floor):
     """Rounds times to a nanosecond before it takes the ratio, so that the file agrees with itself."""
     time, floor = round(time, 3), round(floor, 3) if floor else None
-    return {"name": name, "module": module, "time": time, "floor": floor, "ratio": round(time / floor, 4) if floor else None, "unit": UNIT}
+    return {
+        "name": name,
+        "module": module,
+        "time": time,
+        "floor": floor,
+        "ratio": round(time / floor, 4) if floor else None,
+        "unit": UNIT,
+    }
 
 
 def rows_of(figures):
@@ -92,10 +100,14 @@ def read_figures(path):
         assert all(isinstance(error["module"], str) and isinstance(error["error"], str) for error in figures["errors"])
         for row in figures["rows"]:
             assert isinstance(row["module"], str) and isinstance(row["case"], str), row
-            times = [] if row.get("error") else [row["us"], *row["ours"].values()] + ([row["stream_us"]] if row["stream_us"] else [])
+            times = (
+                [] if row.get("error") else [row["us"], *row["ours"].values()] + ([row["stream_us"]] if row["stream_us"] else [])
+            )
             assert all(map(is_time, times)), row
     except (AssertionError, AttributeError, KeyError, TypeError) as error:
-        raise Refused(f"{path} is malformed ({type(error).__name__}: {error}): write it again with tests/templates/run.py --bench --json") from error
+        raise Refused(
+            f"{path} is malformed ({type(error).__name__}: {error}): write it again with tests/templates/run.py --bench --json"
+        ) from error
     return figures
 
 
@@ -130,8 +142,10 @@ def read_baseline(path):
 
 def text_of(baseline):
     """The file's text. One run and one row a line, so that a diff shows the rows that changed."""
+
     def lines(items):
         return "[\n" + ",\n".join("  " + json.dumps(item) for item in items) + "\n ]" if items else "[]"
+
     parts = {key: lines(value) if key in ("runs", "rows") else json.dumps(value) for key, value in baseline.items()}
     return "{\n" + ",\n".join(f" {json.dumps(key)}: {part}" for key, part in parts.items()) + "\n}\n"
 
@@ -139,7 +153,9 @@ def text_of(baseline):
 def same_card(path, card, runs):
     for figures in runs:
         if figures["card"] != card:
-            raise Refused(f"{path} is of {card}, this run is on {figures['card']}: the floors of two cards scale differently. Name the file of this card")
+            raise Refused(
+                f"{path} is of {card}, this run is on {figures['card']}: the floors of two cards scale differently. Name the file of this card"
+            )
 
 
 def median_row(rows):
@@ -149,20 +165,27 @@ def median_row(rows):
 
 def record(earlier, runs, only=None, revision=None, path="the baseline"):
     """Returns (the new baseline, remarks to print, True if anything failed). `runs` are figures of the same cases; each row is the median of them.
-    
+
     A run of all modules replaces `earlier` (None when there was none). A run of some modules replaces the rows of these modules. A module whose bench
     ended with an error keeps its earlier rows. A failed case is recorded as failed, so that it is no surprise when it fails again in a later run.
     """
     first = runs[0]
     if any(figures["selection"] == "cases" for figures in runs):
-        raise Refused("these figures hold some cases of their modules only, and would drop the others from the baseline: run without --match and --case")
+        raise Refused(
+            "these figures hold some cases of their modules only, and would drop the others from the baseline: run without --match and --case"
+        )
     same_card(path, (earlier or first)["card"], runs)
-    remarks = [f"FAILED  {error['module']}: its rows are not recorded: {error['error']}" for figures in runs for error in figures["errors"]]
+    remarks = [
+        f"FAILED  {error['module']}: its rows are not recorded: {error['error']}" for figures in runs for error in figures["errors"]
+    ]
     broken = {error["module"] for figures in runs for error in figures["errors"]}
     unfinished = {module for module in only or [] if any(module not in figures["modules"] for figures in runs)} - broken
     remarks += [f"FAILED  {module}: was not measured" for module in sorted(unfinished)]
-    modules = [module for module in first["modules"]
-               if module not in broken and (not only or module in only) and all(module in figures["modules"] for figures in runs)]
+    modules = [
+        module
+        for module in first["modules"]
+        if module not in broken and (not only or module in only) and all(module in figures["modules"] for figures in runs)
+    ]
     tables, rows = [rows_of(figures) for figures in runs], {}
     for name in sorted(set().union(*tables)):
         found = [table[name] for table in tables if name in table]
@@ -177,8 +200,12 @@ def record(earlier, runs, only=None, revision=None, path="the baseline"):
             remarks.append(f"no floor  {name}: recorded with its time, compared by the run's copy")
     failed = bool(broken or unfinished or any("error" in row for row in rows.values()))
     with_rows = [module for module in modules if any(row["module"] == module for row in rows.values())]
-    run = {"modules": with_rows, **{key: first.get(key) for key in ("driver", "torch", "kiln")}, "revision": revision or first.get("revision"),
-           **{key: first.get(key) for key in ("date", "copy_us", "peers")}}
+    run = {
+        "modules": with_rows,
+        **{key: first.get(key) for key in ("driver", "torch", "kiln")},
+        "revision": revision or first.get("revision"),
+        **{key: first.get(key) for key in ("date", "copy_us", "peers")},
+    }
     remarks += [f"unknown  {key} of this run" for key in ("driver", "torch", "kiln", "revision", "copy_us") if run[key] is None]
     whole = first["selection"] == "all" and not only
     kept = [r for r in (earlier or {"rows": []})["rows"] if r["module"] not in modules and (not whole or r["module"] in broken)]
@@ -187,7 +214,11 @@ def record(earlier, runs, only=None, revision=None, path="the baseline"):
         left = [module for module in old["modules"] if any(row["module"] == module for row in kept)]
         runs_kept += [{**old, "modules": left}] if left else []
     all_rows = sorted(kept + list(rows.values()), key=lambda row: row["name"])
-    return {"schema": BASELINE_SCHEMA, "card": first["card"], "runs": runs_kept + ([run] if with_rows else []), "rows": all_rows}, remarks, failed
+    return (
+        {"schema": BASELINE_SCHEMA, "card": first["card"], "runs": runs_kept + ([run] if with_rows else []), "rows": all_rows},
+        remarks,
+        failed,
+    )
 
 
 # ---- comparison ---------------------------------------------------------------------------------------------------------------------------
@@ -198,7 +229,15 @@ class Change:
     same from each repeat. `verdict`: the value that decides."""
 
     def __init__(self, name, state, before=None, now=None, relative=None, again=(), note=""):
-        self.name, self.state, self.before, self.now, self.relative, self.again, self.note = name, state, before, now, relative, list(again), note
+        self.name, self.state, self.before, self.now, self.relative, self.again, self.note = (
+            name,
+            state,
+            before,
+            now,
+            relative,
+            list(again),
+            note,
+        )
 
     @property
     def verdict(self):
@@ -238,7 +277,7 @@ def compare_row(name, before, measured, limit):
 
 def compare(baseline, runs, only=None, any_card=False, limit=LIMIT, path="the baseline"):
     """Returns a Change for each row of the baseline and of `runs`, in order of name. `only` limits it to these modules.
-    
+
     The first of `runs` with a row is the run. Where the row is slower by more than `limit`, the median of its repeats decides instead.
     """
     if not any_card:
@@ -264,13 +303,24 @@ def compare(baseline, runs, only=None, any_card=False, limit=LIMIT, path="the ba
         elif "error" in before[name]:
             changes.append(Change(name, STILL_FAILS, before[name], note="was not measured"))
         else:
-            changes.append(Change(name, MISSING, before[name], note=why.get(module, "the bench has no such row" if module in finished else f"{module} was not measured")))
+            changes.append(
+                Change(
+                    name,
+                    MISSING,
+                    before[name],
+                    note=why.get(module, "the bench has no such row" if module in finished else f"{module} was not measured"),
+                )
+            )
     # A module whose bench fails before its first row has no row that could show the failure.
     for module in sorted(why):
-        if (not only or module in only) and not any(change.state == MISSING and change.before["module"] == module for change in changes):
+        if (not only or module in only) and not any(
+            change.state == MISSING and change.before["module"] == module for change in changes
+        ):
             changes.append(Change(f"{module}: its bench", FAILED, note=why[module]))
     if not changes:
-        raise Refused(f"{path} and this run have no row of {', '.join(only) if only else 'any module'}: name modules of tests/templates that have a bench")
+        raise Refused(
+            f"{path} and this run have no row of {', '.join(only) if only else 'any module'}: name modules of tests/templates that have a bench"
+        )
     return changes
 
 
@@ -296,6 +346,7 @@ def line_of(change):
         if not row or "error" in row:
             return f"{'':>9} {'':>7}"
         return f"{row['time']:9.2f} {row['ratio'] or math.nan:7.3f}"
+
     first = percent(change.relative) if change.relative else ""
     again = f"{percent(change.verdict)} ({', '.join(map(percent, change.again))})" if change.again else ""
     return f"{change.state:11} {change.name:66} {figures(change.before)} {figures(change.now)} {first:>7}  {again}{'  ' if again and change.note else ''}{change.note}".rstrip()
@@ -304,10 +355,19 @@ def line_of(change):
 def table(changes, limit=LIMIT):
     """The summary: every row that changed by more than the limit, that a repeat decided or that has a note, and the count of each state."""
     order = [*BAD, NEW, STILL_FAILS, FASTER, SAME]
-    shown = sorted((c for c in changes if c.state != SAME or c.again or c.note), key=lambda c: (order.index(c.state), -(c.verdict or 0), c.name))
-    lines = [f"{'':11} {'row':66} {'was us':>9} {'/floor':>7} {'now us':>9} {'/floor':>7} {'change':>7}  repeats: median (each)"] if shown else []
+    shown = sorted(
+        (c for c in changes if c.state != SAME or c.again or c.note),
+        key=lambda c: (order.index(c.state), -(c.verdict or 0), c.name),
+    )
+    lines = (
+        [f"{'':11} {'row':66} {'was us':>9} {'/floor':>7} {'now us':>9} {'/floor':>7} {'change':>7}  repeats: median (each)"]
+        if shown
+        else []
+    )
     lines += map(line_of, shown)
-    counts = ", ".join(f"{sum(c.state == state for c in changes)} {state}" for state in order if any(c.state == state for c in changes))
+    counts = ", ".join(
+        f"{sum(c.state == state for c in changes)} {state}" for state in order if any(c.state == state for c in changes)
+    )
     verdicts = [c.verdict for c in changes if c.verdict]
     mean = f"; geometric mean of all changes {percent(statistics.geometric_mean(verdicts))}" if verdicts else ""
     return lines + [f"{len(changes)} rows, limit {percent(limit)}: {counts}{mean}"]
@@ -321,5 +381,7 @@ def differences(baseline, runs, only=None):
             continue
         for key in ("driver", "torch", "peers"):
             if run.get(key) != runs[0].get(key):
-                out.append(f"note: {key} is {runs[0].get(key)}, and was {run.get(key)} when {', '.join(run['modules'])} were recorded")
+                out.append(
+                    f"note: {key} is {runs[0].get(key)}, and was {run.get(key)} when {', '.join(run['modules'])} were recorded"
+                )
     return out

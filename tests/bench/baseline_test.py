@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The comparison of GPU baselines: the rows that it names, the rows that it does not name, and the files that it refuses."""
+
 import json
 import os
 import pathlib
@@ -19,8 +20,21 @@ def row(case, us, stream=1.0, module="rms_norm", **ours):
 
 
 def figures(*rows, card="NVIDIA H200", modules=("rms_norm",), copy_us=64.0, selection="all", errors=()):
-    return {"schema": baseline.FIGURES_SCHEMA, "card": card, "selection": selection, "modules": list(modules), "errors": list(errors), "rows": list(rows),
-            "driver": "580", "torch": "2", "kiln": "0.1.0", "revision": "abc", "date": "2026-01-01", "copy_us": copy_us, "peers": False}
+    return {
+        "schema": baseline.FIGURES_SCHEMA,
+        "card": card,
+        "selection": selection,
+        "modules": list(modules),
+        "errors": list(errors),
+        "rows": list(rows),
+        "driver": "580",
+        "torch": "2",
+        "kiln": "0.1.0",
+        "revision": "abc",
+        "date": "2026-01-01",
+        "copy_us": copy_us,
+        "peers": False,
+    }
 
 
 def recorded(*rows, **more):
@@ -55,6 +69,7 @@ class Compare(unittest.TestCase):
         def measure(rows, turn):
             asked.append((turn, [r["case"] for r in rows]))
             return figures(row("rms_norm a", 2.0), selection="cases")
+
         run = figures(row("rms_norm a", 2.2), row("rms_norm b", 2.0))
         changes = baseline.confirm(lambda runs: baseline.compare(before, runs), [run], measure, 3)
         self.assertEqual(asked, [(turn, ["rms_norm a"]) for turn in (1, 2, 3)])
@@ -63,14 +78,18 @@ class Compare(unittest.TestCase):
     def test_names_missing_new_and_failed_rows(self):
         before = recorded(row("rms_norm a", 2.0), row("rms_norm b", 2.0))
         failed = {"module": "rms_norm", "case": "rms_norm b", "error": "RuntimeError: no"}
-        self.assertEqual(states(before, figures(failed, row("rms_norm c", 1.0))),
-                         {"rms_norm a": baseline.MISSING, "rms_norm b": baseline.FAILED, "rms_norm c": baseline.NEW})
+        self.assertEqual(
+            states(before, figures(failed, row("rms_norm c", 1.0))),
+            {"rms_norm a": baseline.MISSING, "rms_norm b": baseline.FAILED, "rms_norm c": baseline.NEW},
+        )
 
     def test_a_row_without_a_floor_is_compared_by_the_copy(self):
         before = recorded(row("rms_norm a", 2.0, stream=None), copy_us=64.0)
         self.assertEqual(states(before, figures(row("rms_norm a", 2.2, stream=None), copy_us=70.4))["rms_norm a"], baseline.SAME)
         self.assertEqual(states(before, figures(row("rms_norm a", 2.2, stream=None), copy_us=64.0))["rms_norm a"], baseline.SLOWER)
-        self.assertEqual(states(before, figures(row("rms_norm a", 2.0, stream=None), copy_us=None))["rms_norm a"], baseline.UNCOMPARED)
+        self.assertEqual(
+            states(before, figures(row("rms_norm a", 2.0, stream=None), copy_us=None))["rms_norm a"], baseline.UNCOMPARED
+        )
 
     def test_refuses_another_card_unless_it_is_asked_to(self):
         before, other = recorded(row("rms_norm a", 2.0)), figures(row("rms_norm a", 2.0), card="NVIDIA H100")
@@ -94,14 +113,20 @@ class Record(unittest.TestCase):
 
     def test_some_modules_replace_only_their_rows(self):
         before = recorded(row("rms_norm a", 2.0), row("rope a", 2.0, module="rope"), modules=("rms_norm", "rope"))
-        after = baseline.record(before, [figures(row("rope a", 5.0, module="rope"), modules=("rope",), selection="modules")], ["rope"])[0]
+        after = baseline.record(
+            before, [figures(row("rope a", 5.0, module="rope"), modules=("rope",), selection="modules")], ["rope"]
+        )[0]
         self.assertEqual({r["name"]: r["time"] for r in after["rows"]}, {"rms_norm a": 2.0, "rope a": 5.0})
 
     def test_refuses_malformed_files(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "x.json"
-            for text in ("{", "{}", '{"schema": "kiln-gpu-baseline/1", "card": 3}',
-                         baseline.text_of(recorded(row("rms_norm a", 2.0))).replace('"time": 2.0', '"time": 3.0')):
+            for text in (
+                "{",
+                "{}",
+                '{"schema": "kiln-gpu-baseline/1", "card": 3}',
+                baseline.text_of(recorded(row("rms_norm a", 2.0))).replace('"time": 2.0', '"time": 3.0'),
+            ):
                 file.write_text(text)
                 with self.assertRaises(baseline.Refused, msg=text):
                     baseline.read_baseline(file)
@@ -133,7 +158,10 @@ class Command(Files):
         return done.returncode, done.stdout + done.stderr
 
     def test_records_and_compares(self):
-        base, same = self.folder / "baseline/h200.json", self.write("same.json", figures(row("rms_norm a", 2.0), row("rms_norm b", 5.0)))
+        base, same = (
+            self.folder / "baseline/h200.json",
+            self.write("same.json", figures(row("rms_norm a", 2.0), row("rms_norm b", 5.0))),
+        )
         status, text = self.gpu("--record", base, "--figures", same, "--revision", "fed")
         self.assertEqual(status, 0, text)
         self.assertEqual(baseline.read_baseline(base)["runs"][0]["revision"], "fed")
@@ -154,12 +182,20 @@ class Command(Files):
         self.assertRegex(text, "MISSING +rms_norm b")
 
     def test_a_bench_that_ended_early_is_no_whole_baseline(self):
-        status, text = self.gpu("--record", self.folder / "h200.json", "--figures", self.write("part.json", figures(row("rms_norm a", 2.0), selection="modules")))
+        status, text = self.gpu(
+            "--record",
+            self.folder / "h200.json",
+            "--figures",
+            self.write("part.json", figures(row("rms_norm a", 2.0), selection="modules")),
+        )
         self.assertEqual(status, 1, text)
         self.assertIn("not of all modules", text)
 
     def test_another_card_has_status_2_and_leaves_the_file(self):
-        base, other = self.write("h200.json", baseline.text_of(recorded(row("rms_norm a", 2.0)))), self.write("h100.json", figures(row("rms_norm a", 2.0), card="NVIDIA H100"))
+        base, other = (
+            self.write("h200.json", baseline.text_of(recorded(row("rms_norm a", 2.0)))),
+            self.write("h100.json", figures(row("rms_norm a", 2.0), card="NVIDIA H100")),
+        )
         status, text = self.gpu("--compare", base, "--figures", other)
         self.assertEqual(status, 2, text)
         self.assertIn("--any-card", text)
@@ -170,6 +206,7 @@ class Command(Files):
 
 class Bench(Files):
     """run.py, and gpu.py, which starts it. Launches of a made-up module return the times that they take. torch is a stub. Of the harness only the clock is replaced."""
+
     SITECUSTOMIZE = """
         import os, sys
         sys.path.insert(0, os.environ["MADE_UP_TEMPLATES"])
@@ -217,9 +254,17 @@ class Bench(Files):
     def start(self, script, *words, **more):
         for name, text in (("made_up.py", self.MODULE), ("torch.py", self.TORCH), ("sitecustomize.py", self.SITECUSTOMIZE)):
             self.write(name, textwrap.dedent(text))
-        environment = dict(os.environ, PYTHONPATH=str(self.folder), PYTHONDONTWRITEBYTECODE="1", MADE_UP_TEMPLATES=str(here.parent / "templates"), **more)
+        environment = dict(
+            os.environ,
+            PYTHONPATH=str(self.folder),
+            PYTHONDONTWRITEBYTECODE="1",
+            MADE_UP_TEMPLATES=str(here.parent / "templates"),
+            **more,
+        )
         environment.pop("BENCH_NO_COMPILE", None)
-        done = subprocess.run([sys.executable, script, "--only", "made_up", *map(str, words)], capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            [sys.executable, script, "--only", "made_up", *map(str, words)], capture_output=True, text=True, env=environment
+        )
         return done.returncode, done.stdout + done.stderr
 
     def run_py(self, *words):
@@ -231,19 +276,38 @@ class Bench(Files):
         """gpu.py --compare. The baseline has the row "made_up d" with 4 us. In the run and its repeats the row takes `times`. Returns the unused times last."""
         for name in ("kiln-worker", "libkiln.so.0"):
             self.write(name, "")
-        rows = [row("made_up a", 4.0, 2.0, "made_up", **{"kiln FOR=any": 5.0}), {"module": "made_up", "case": "made_up b", "error": "no room"},
-                row("made_up c", 6.0, None, "made_up"), row("made_up d", 4.0, 2.0, "made_up")]
+        rows = [
+            row("made_up a", 4.0, 2.0, "made_up", **{"kiln FOR=any": 5.0}),
+            {"module": "made_up", "case": "made_up b", "error": "no room"},
+            row("made_up c", 6.0, None, "made_up"),
+            row("made_up d", 4.0, 2.0, "made_up"),
+        ]
         base = baseline.text_of(recorded(*rows, modules=("made_up",), copy_us=(1 << 28) / 100, card=card))
         file = self.write("times", times)
-        status, text = self.start(here / "gpu.py", "--build", self.folder, "--out", self.folder / "out", "--compare", self.write("h200.json", base), *words, MADE_UP_TIMES=str(file))
+        status, text = self.start(
+            here / "gpu.py",
+            "--build",
+            self.folder,
+            "--out",
+            self.folder / "out",
+            "--compare",
+            self.write("h200.json", base),
+            *words,
+            MADE_UP_TIMES=str(file),
+        )
         return status, text, file.read_text()
 
     def test_figures_without_peers(self):
         status, text, found = self.run_py("--no-peers")
         self.assertEqual(status, 1, text)  # because of the case that raises
         self.assertIn("no room", text)
-        self.assertEqual((found["card"], found["peers"], found["selection"], found["modules"]), ("NVIDIA H200", False, "modules", ["made_up"]))
-        self.assertEqual((found["rows"][0]["us"], found["rows"][0]["stream_us"], found["rows"][0]["ours"], found["rows"][0]["peers"]), (4.0, 2.0, {"kiln FOR=any": 5.0}, {}))
+        self.assertEqual(
+            (found["card"], found["peers"], found["selection"], found["modules"]), ("NVIDIA H200", False, "modules", ["made_up"])
+        )
+        self.assertEqual(
+            (found["rows"][0]["us"], found["rows"][0]["stream_us"], found["rows"][0]["ours"], found["rows"][0]["peers"]),
+            (4.0, 2.0, {"kiln FOR=any": 5.0}, {}),
+        )
         rows = baseline.rows_of(found)
         self.assertEqual(sorted(rows), ["made_up a", "made_up a [FOR=any]", "made_up b", "made_up c"])
         self.assertIn("no room", rows["made_up b"]["error"])

@@ -13,6 +13,7 @@ launch has been synchronised. The time includes:
 - triton       @triton.jit of the same computation, first call (TRITON_CACHE_DIR new)
 Peers load NVRTC (or ptxas) inside the clock unless their import has already loaded it. A peer that is not installed is left out.
 """
+
 import argparse
 import json
 import os
@@ -47,7 +48,9 @@ extern "C" __global__ void __launch_bounds__(256) rms_norm(__nv_bfloat16* out, c
 
 def toolkit_include():
     """The directory of cuda_bf16.h: a toolkit's, or else a wheel's."""
-    places = [os.environ.get(n, "") + "/include" for n in ("KILN_CUDA_HOME", "CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda/include"]
+    places = [os.environ.get(n, "") + "/include" for n in ("KILN_CUDA_HOME", "CUDA_HOME", "CUDA_PATH")] + [
+        "/usr/local/cuda/include"
+    ]
     for path in sys.path:
         places += [f"{path}/nvidia/cu13/include", f"{path}/nvidia/cuda_runtime/include"]
     for place in places:
@@ -69,6 +72,7 @@ def child_cuda_core():
     arch += "a" if int(arch) >= 90 else ""
     stream.sync()
     import ctypes
+
     start = time.perf_counter()
     options = dict(arch="sm_" + arch, include_path=[include])
     try:
@@ -85,6 +89,7 @@ def child_cuda_core():
 def child_cupy():
     import cupy
     import numpy
+
     out, x, w = (cupy.zeros(HIDDEN * ROWS, dtype=cupy.uint16) for _ in range(3))
     include = toolkit_include()
     cupy.cuda.Device().synchronize()
@@ -111,8 +116,10 @@ def rms_norm(out, x, w, eps, H: tl.constexpr):
 
 def child_triton():
     import importlib.util
+
     import torch
     import triton  # noqa: F401
+
     out, x, w = (torch.zeros(HIDDEN * ROWS, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     # triton.jit reads its function's source from a file.
     path = pathlib.Path(os.environ["TRITON_CACHE_DIR"]).parent / "triton_rms_norm.py"
@@ -146,8 +153,15 @@ def main():
             if name in failed:
                 continue
             with tempfile.TemporaryDirectory() as scratch:
-                environment = dict(os.environ, CUPY_CACHE_DIR=f"{scratch}/cupy", TRITON_CACHE_DIR=f"{scratch}/triton", CUDA_CACHE_DISABLE="1",
-                                   CUDA_CACHE_PATH=f"{scratch}/cuda", XDG_CACHE_HOME=f"{scratch}/xdg", HOME=scratch)
+                environment = dict(
+                    os.environ,
+                    CUPY_CACHE_DIR=f"{scratch}/cupy",
+                    TRITON_CACHE_DIR=f"{scratch}/triton",
+                    CUDA_CACHE_DISABLE="1",
+                    CUDA_CACHE_PATH=f"{scratch}/cuda",
+                    XDG_CACHE_HOME=f"{scratch}/xdg",
+                    HOME=scratch,
+                )
                 if "PYTHONPATH" not in environment:  # a user's site-packages lie in the real HOME
                     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
                 try:
@@ -167,7 +181,12 @@ def main():
     raw = result.get("raw", {}).get("median_ms")
     print(f"cold first launch of rms_norm bf16 H={HIDDEN}, fresh processes, median of {args.runs} (ms; times raw NVRTC)")
     for name, r in sorted(result.items(), key=lambda item: item[1]["median_ms"]):
-        print(f"  {name:10} {r['median_ms']:9.1f}" + (f"  {r['median_ms'] / raw:6.2f}" if raw else "") + "   " + " ".join(f"{t:.1f}" for t in r["all_ms"]))
+        print(
+            f"  {name:10} {r['median_ms']:9.1f}"
+            + (f"  {r['median_ms'] / raw:6.2f}" if raw else "")
+            + "   "
+            + " ".join(f"{t:.1f}" for t in r["all_ms"])
+        )
     for name, why in failed.items():
         print(f"  {name:10} not measured: {why}")
     if args.json:

@@ -21,6 +21,7 @@ Exit status 1: a row is slower, missing, failed or cannot be compared. 2: files 
 --figures FILE replaces the GPU for both: FILE is what an earlier run left in --out (bench.json, again-1.json). --build is not needed then. It may be given
 several times. With --compare, the first file that has a row is the run, and later files are its repeats. With --record, the median is taken.
 """
+
 import argparse
 import concurrent.futures
 import functools
@@ -44,10 +45,14 @@ def arguments():
     parser.add_argument("--compare", metavar="FILE", help="run the bench alone and name what is slower than in this baseline")
     parser.add_argument("--only", metavar="NAME,...", help="with --record or --compare: these modules of tests/templates")
     parser.add_argument("--runs", type=int, default=1, help="with --record: benches whose median is recorded (1)")
-    parser.add_argument("--repeats", type=int, default=3, help="with --compare: further measurements of slower rows, whose median decides (3)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="with --compare: further measurements of slower rows, whose median decides (3)"
+    )
     parser.add_argument("--any-card", action="store_true", help="with --compare: compare with the baseline of another card")
     parser.add_argument("--revision", help="with --record: what was built, where this folder is no git checkout")
-    parser.add_argument("--figures", metavar="FILE", action="append", help="figures of an earlier run instead of a GPU; may be given several times")
+    parser.add_argument(
+        "--figures", metavar="FILE", action="append", help="figures of an earlier run instead of a GPU; may be given several times"
+    )
     parser.add_argument("--tests", action="store_true", help="with --record or --compare: run the tests and sanitizers, too")
     args = parser.parse_args()
     measures = args.record or args.compare
@@ -72,7 +77,9 @@ class Machine:
         self.build, self.out = pathlib.Path(args.build).resolve(), pathlib.Path(args.out or tempfile.mkdtemp())
         missing = [name for name in ("kiln-worker", "libkiln.so.0") if not (self.build / name).exists()]
         if missing and (args.record or args.compare):
-            raise baseline.Refused(f"--build {self.build} has no {' and no '.join(missing)}: build the targets kiln-cli, kiln-worker and kiln, or name their folder")
+            raise baseline.Refused(
+                f"--build {self.build} has no {' and no '.join(missing)}: build the targets kiln-cli, kiln-worker and kiln, or name their folder"
+            )
         self.out.mkdir(parents=True, exist_ok=True)
         self.environment = dict(os.environ, KILN_WORKER=str(self.build / "kiln-worker"), PATH=f"{self.build}:{os.environ['PATH']}")
         self.environment["LD_LIBRARY_PATH"] = f"{self.build}:" + os.environ.get("LD_LIBRARY_PATH", "")
@@ -84,8 +91,12 @@ class Machine:
     def run(self, name, *words, show=False):
         """Returns the exit status and the lines of output. `show` prints each line when it arrives."""
         lines = []
-        with open(self.out / f"{name}.log", "w") as log, subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                                                          env=self.environment) as process:
+        with (
+            open(self.out / f"{name}.log", "w") as log,
+            subprocess.Popen(
+                [str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.environment
+            ) as process,
+        ):
             for text in process.stdout:
                 log.write(text)
                 log.flush()
@@ -152,14 +163,18 @@ def record(args, machine):
     runs = measured(args, machine, args.runs, earlier["card"] if earlier else None)
     made, remarks, failed = baseline.record(earlier, runs, args.only, args.revision, path)
     if not args.only and any(figures["selection"] != "all" for figures in runs):
-        remarks.append(f"FAILED  these figures are not of all modules, but of {', '.join(runs[0]['modules']) or 'none'}: rows of the others stay as they were")
+        remarks.append(
+            f"FAILED  these figures are not of all modules, but of {', '.join(runs[0]['modules']) or 'none'}: rows of the others stay as they were"
+        )
         failed = True
     print("\n".join(remarks))
     if not made["rows"]:
         raise baseline.Refused(f"{path} is not written: there is no row to record")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(baseline.text_of(made))
-    print(f"{path}: {len(made['rows'])} rows of {made['card']}, {len(made['runs'][-1]['modules'])} modules of them by the latest run")
+    print(
+        f"{path}: {len(made['rows'])} rows of {made['card']}, {len(made['runs'][-1]['modules'])} modules of them by the latest run"
+    )
     return 1 if failed else 0
 
 
@@ -174,6 +189,7 @@ def compare(args, machine):
             print("\n".join(["before the repeats:", *baseline.table(compare_with(runs)), ""]), flush=True)
         cases = [word for case in sorted({row["case"] for row in rows}) for word in ("--case", case)]
         return machine.bench(f"again-{turn}", "--only", ",".join(sorted({row["module"] for row in rows})), *cases)
+
     changes = baseline.confirm(compare_with, runs, again, 0 if args.figures else args.repeats)
     print("\n".join(["", *baseline.table(changes)]))
     return 1 if baseline.fails(changes) else 0

@@ -8,6 +8,7 @@ On one stream: batches of 256 calls; the wait between batches is not timed; the 
 On 8 threads with a stream each: calls per second of all threads together, waits included.
 A peer that is not installed, or has another interface than expected, is left out with a message.
 """
+
 import argparse
 import os
 import pathlib
@@ -25,6 +26,7 @@ SOURCE = 'extern "C" __global__ void nothing(void* out, const void* x, const voi
 
 def cupy_peer():
     import cupy
+
     kernel = cupy.RawKernel(SOURCE, "nothing", backend="nvrtc")
     a = cupy.zeros(16)
 
@@ -35,12 +37,15 @@ def cupy_peer():
             with stream:
                 for _ in range(n):
                     kernel((1,), (128,), (a, a, a, cupy.int32(8), cupy.int64(4096), cupy.int64(4096), cupy.float32(1e-6)))
+
         return call, stream.synchronize
+
     return make
 
 
 def cuda_core_peer():
     import ctypes
+
     try:
         from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
     except ImportError:
@@ -63,7 +68,9 @@ def cuda_core_peer():
         def call(n):
             for _ in range(n):
                 launch(stream, config, kernel, *args)
+
         return call, stream.sync
+
     return make
 
 
@@ -74,6 +81,7 @@ def triton_peer():
     @triton.jit
     def nothing(out, x, w, rows, sx, so, eps):
         pass
+
     a = torch.zeros(256, device="cuda")
 
     def make():
@@ -83,7 +91,9 @@ def triton_peer():
             with torch.cuda.stream(stream):
                 for _ in range(n):
                     nothing[(1,)](a, a, a, 8, 4096, 4096, 1e-6, num_warps=4)
+
         return call, stream.synchronize
+
     return make
 
 
@@ -109,6 +119,7 @@ def many_streams(make):
         for _ in range(20):
             call(BATCH), wait()
         done.append(1)
+
     threads = [threading.Thread(target=work) for _ in range(THREADS)]
     [t.start() for t in threads]
     barrier.wait()

@@ -6,6 +6,7 @@
 Each round compiles every specialisation that ships warm into an empty cache with one worker. A template's figures are the medians over
 rounds of its middle and its slowest specialisation. Ratios are taken within a round. The limit: no template takes more than twice rms_norm's time.
 """
+
 import argparse
 import collections
 import json
@@ -23,7 +24,12 @@ middle, slowest, ratio = (collections.defaultdict(list) for _ in range(3))
 count = {}
 for _ in range(args.rounds):
     with tempfile.TemporaryDirectory() as cache:
-        done = subprocess.run([args.kiln, "prewarm", "-j1", "--json", "--arch", args.arch, "--cache-dir", cache], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [args.kiln, "prewarm", "-j1", "--json", "--arch", args.arch, "--cache-dir", cache],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     times = collections.defaultdict(list)
     for entry in json.loads(done.stdout)["entries"]:
         times[entry["template"]].append(entry["compile_ms"])
@@ -33,7 +39,11 @@ for _ in range(args.rounds):
         middle[name].append(statistics.median(ms))
         slowest[name].append(max(ms))
         ratio[name].append(statistics.median(ms) / own)
-print(f"{'template':20} {'specialisations':>15} {'middle ms':>10} {'slowest ms':>10} {'x rms_norm':>10}   {args.arch}, {args.rounds} rounds")
+print(
+    f"{'template':20} {'specialisations':>15} {'middle ms':>10} {'slowest ms':>10} {'x rms_norm':>10}   {args.arch}, {args.rounds} rounds"
+)
 for name in sorted(middle, key=lambda n: statistics.median(ratio[n])):
     r = statistics.median(ratio[name])
-    print(f"{name:20} {count[name]:15} {statistics.median(middle[name]):10.0f} {statistics.median(slowest[name]):10.0f} {r:10.2f}{'  above the bar' if r > 2 else ''}")
+    print(
+        f"{name:20} {count[name]:15} {statistics.median(middle[name]):10.0f} {statistics.median(slowest[name]):10.0f} {r:10.2f}{'  above the bar' if r > 2 else ''}"
+    )

@@ -3,6 +3,7 @@
 
 Rounds of both take turns, on one machine over loopback. Triton's files are neither compressed nor verified.
 """
+
 import json
 import os
 import random
@@ -27,10 +28,16 @@ def start_server(directory: str) -> subprocess.Popen:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
-                               "--appendonly", "no", "--dir", directory], stdout=subprocess.DEVNULL)
-    os.environ.update(TRITON_REDIS_HOST="127.0.0.1", TRITON_REDIS_PORT=str(port), TRITON_CACHE_DIR=directory,
-                      TRITON_REMOTE_CACHE_BACKEND="triton.runtime.cache:RedisRemoteCacheBackend")
+    server = subprocess.Popen(
+        ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", directory],
+        stdout=subprocess.DEVNULL,
+    )
+    os.environ.update(
+        TRITON_REDIS_HOST="127.0.0.1",
+        TRITON_REDIS_PORT=str(port),
+        TRITON_CACHE_DIR=directory,
+        TRITON_REMOTE_CACHE_BACKEND="triton.runtime.cache:RedisRemoteCacheBackend",
+    )
     return server
 
 
@@ -43,24 +50,29 @@ def measure(client, name: str, get, keys: list) -> None:
             get(key)
             times.append((time.perf_counter() - start) * 1e3)
     after = client.info("stats")
-    moved = [(after[f"total_net_{way}_bytes"] - before[f"total_net_{way}_bytes"]) / len(times)
-             for way in ("output", "input")]
+    moved = [(after[f"total_net_{way}_bytes"] - before[f"total_net_{way}_bytes"]) / len(times) for way in ("output", "input")]
     p99 = statistics.quantiles(times, n=100)[98]
-    print(f"{name:44s} p50 {statistics.median(times):7.3f} ms  p99 {p99:7.3f} ms; on the wire "
-          f"{moved[0]:.0f} bytes in, {moved[1]:.0f} out a hit", flush=True)
+    print(
+        f"{name:44s} p50 {statistics.median(times):7.3f} ms  p99 {p99:7.3f} ms; on the wire "
+        f"{moved[0]:.0f} bytes in, {moved[1]:.0f} out a hit",
+        flush=True,
+    )
 
 
 def triton_round(client) -> None:
     from triton import knobs
     from triton.runtime.cache import RedisRemoteCacheBackend, RemoteCacheManager
+
     if not hasattr(knobs.cache, "redis"):  # Triton 3.9's backend looks for its settings here, where they are not
         type(knobs.cache).redis = knobs.redis
     for label, size in SIZES.items():
         images = {f"{label}-{i}".replace(" ", ""): image_of(size, i) for i in range(ENTRIES)}
         for key, image in images.items():
             manager = RemoteCacheManager(key)
-            group = {"k.cubin": manager.put(image, "k.cubin"),
-                     "k.json": manager.put(json.dumps({"name": "k", "shared": 0}), "k.json")}
+            group = {
+                "k.cubin": manager.put(image, "k.cubin"),
+                "k.json": manager.put(json.dumps({"name": "k", "shared": 0}), "k.json"),
+            }
             manager.put_group("k.json", group)
         backends = {key: RedisRemoteCacheBackend(key) for key in images}
 
@@ -82,11 +94,14 @@ def triton_round(client) -> None:
 def triton_fills() -> None:
     """A new node, as in remote_bench: small kernels, and none of them on its disk."""
     from triton.runtime.cache import RemoteCacheManager
+
     names = [f"small-{i}" for i in range(KERNELS)]
     for i, name in enumerate(names):
         manager = RemoteCacheManager(name)
-        manager.put_group("k.json", {"k.cubin": manager.put(image_of(6000, i), "k.cubin"),
-                                     "k.json": manager.put(json.dumps({"name": "k"}), "k.json")})
+        manager.put_group(
+            "k.json",
+            {"k.cubin": manager.put(image_of(6000, i), "k.cubin"), "k.json": manager.put(json.dumps({"name": "k"}), "k.json")},
+        )
     with tempfile.TemporaryDirectory() as fresh:
         os.environ["TRITON_CACHE_DIR"] = fresh
         start = time.perf_counter()
@@ -101,6 +116,7 @@ def main() -> None:
         server = start_server(directory)
         try:
             import redis
+
             client = redis.Redis(port=int(os.environ["TRITON_REDIS_PORT"]))
             for _ in range(200):
                 try:

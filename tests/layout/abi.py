@@ -38,7 +38,9 @@ def structs(text: str) -> dict[str, list[str]]:
         fields = []
         for declaration in filter(None, (part.strip() for part in body.split(";"))):
             pointer = re.search(r"\(\*(\w+)\)\(", declaration)
-            names = [pointer[1]] if pointer else [re.search(r"(\w+)(?:\[\w+\])*$", one.strip())[1] for one in declaration.split(",")]
+            names = (
+                [pointer[1]] if pointer else [re.search(r"(\w+)(?:\[\w+\])*$", one.strip())[1] for one in declaration.split(",")]
+            )
             fields += names
         found[name] = fields
     return found
@@ -55,13 +57,17 @@ def measured() -> list[str]:
     for struct, fields in structs(text).items():
         rows.append(f'printf("struct {struct} %zu\\n", sizeof({struct}));')
         rows += [
-            f'printf("field {struct}.{field} %zu %zu\\n", offsetof({struct}, {field}), sizeof((({struct}*)0)->{field}));' for field in fields
+            f'printf("field {struct}.{field} %zu %zu\\n", offsetof({struct}, {field}), sizeof((({struct}*)0)->{field}));'
+            for field in fields
         ]
     rows += [f'printf("constant {name} %d\\n", (int){name});' for name in constants(text)]
     with tempfile.TemporaryDirectory() as scratch:
         source, program = pathlib.Path(scratch, "abi.c"), pathlib.Path(scratch, "abi")
-        source.write_text('#include <kiln/kiln.h>\n#include <stdio.h>\nint main(void) {\n' + "\n".join(rows) + "\n}\n")
-        subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-I", ROOT / "include", source, "-o", program], check=True)
+        source.write_text("#include <kiln/kiln.h>\n#include <stdio.h>\nint main(void) {\n" + "\n".join(rows) + "\n}\n")
+        subprocess.run(
+            ["cc", "-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-I", ROOT / "include", source, "-o", program],
+            check=True,
+        )
         return subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
 
 

@@ -13,6 +13,7 @@ are constructors or operators. A class inside the body of a function is not seen
 
 Exits with 0 when no class is larger, with 1 when one is, with 2 when a file cannot be parsed, and with 77 without libclang.
 """
+
 import argparse
 import collections
 import json
@@ -27,6 +28,7 @@ sys.path.append(DEBIAN)
 try:
     from clang import cindex
     from clang.cindex import CursorKind as Kind
+
     INDEX = cindex.Index.create(excludeDecls=True)
 except Exception as error:  # ImportError, or LibclangError of the module itself
     print(f"skipped: the package python3-clang-14 is not installed ({error})")
@@ -59,8 +61,11 @@ def members_of(cursor):
 def is_plain(members):
     fields = [m for m in members if m.kind == Kind.FIELD_DECL]
     functions = [m for m in members if m.kind in FUNCTIONS and m.kind != Kind.CONSTRUCTOR]
-    return (bool(fields) and all(f.access_specifier == cindex.AccessSpecifier.PUBLIC for f in fields)
-            and all(f.spelling.startswith("operator") for f in functions))
+    return (
+        bool(fields)
+        and all(f.access_specifier == cindex.AccessSpecifier.PUBLIC for f in fields)
+        and all(f.spelling.startswith("operator") for f in functions)
+    )
 
 
 def name_of(cursor):
@@ -168,7 +173,7 @@ def main():
         print(f"cannot count members:\n{refused}")
         return 2
     found.sort(key=lambda c: (-c.members, c.name))
-    for c in found[:given.list]:
+    for c in found[: given.list]:
         print(f"{c.members:4} {c.name}{' (plain data)' if c.plain else ''} {c.file}:{c.line}")
     too_large = [c for c in found if c.members > MOST and not c.plain]
     for c in too_large:

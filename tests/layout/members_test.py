@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """members.py on small files: the members that it counts, and the classes that it refuses."""
+
 import os
 import pathlib
 import subprocess
@@ -53,8 +54,10 @@ class Members(unittest.TestCase):
         self.refuses(f"class Large {{ {fields(29)} union {{ int a; float b; }}; }};", "Large has 31 members")
 
     def test_what_else_a_class_says_is_no_member(self):
-        self.passes(f"struct Base {{ {functions(20)} }}; class Large : Base {{ using Base::function1; using Int = int; enum {{ a, b }}; friend class Other; "
-                    f"friend void look(Large&); struct Nested {{ {fields(20)} }}; static_assert(true); {fields(30)} }};")
+        self.passes(
+            f"struct Base {{ {functions(20)} }}; class Large : Base {{ using Base::function1; using Int = int; enum {{ a, b }}; friend class Other; "
+            f"friend void look(Large&); struct Nested {{ {fields(20)} }}; static_assert(true); {fields(30)} }};"
+        )
 
     def test_plain_data_may_have_more(self):
         constructors = "Facts(); Facts(int); bool operator==(const Facts&) const = default;"

@@ -57,7 +57,11 @@ class Storm:
         (templates / "padded.cu").write_text(SOURCE)
         (templates / "padded.toml").write_text(MANIFEST)
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("KILN_")} | {
-            "KILN_TEMPLATE_PATH": str(templates), "KILN_CACHE_DIR": str(self.work / "cache"), "HOME": str(self.work), "KILN_ARCH": "sm_90a"}
+            "KILN_TEMPLATE_PATH": str(templates),
+            "KILN_CACHE_DIR": str(self.work / "cache"),
+            "HOME": str(self.work),
+            "KILN_ARCH": "sm_90a",
+        }
         self.images = {}
 
     def fault(self, text):
@@ -67,8 +71,13 @@ class Storm:
 
     def run(self, arguments, environment=(), kill_after=None):
         """Returns (exit status, stdout, stderr). The status is None when this test killed the command."""
-        child = subprocess.Popen([self.kiln, *arguments], env=self.environment | dict(environment), stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child = subprocess.Popen(
+            [self.kiln, *arguments],
+            env=self.environment | dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         timer = threading.Timer(kill_after, child.kill) if kill_after is not None else None
         if timer:
             timer.start()

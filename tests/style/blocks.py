@@ -56,7 +56,8 @@ def _c_comments(text: str) -> list[_Piece]:
     """The comments of C, C++ or CUDA, outside of string and character literals."""
     pieces = []
     pattern = re.compile(
-        r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\\ ]{0,16})\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S
+        r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\\ ]{0,16})\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'',
+        re.S,
     )
     for match in pattern.finditer(text):
         start = match.start()

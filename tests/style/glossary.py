@@ -22,7 +22,7 @@ def main() -> int:
     terms = re.findall(r"\*\*(.+?)\*\*", pathlib.Path(GLOSSARY).read_text(encoding="utf-8"))
     unused = [term for term in terms if re.sub(r"[\s_-]+", " ", term.strip("`")).lower() not in everything]
     for term in unused:
-        print(f"{GLOSSARY}: the term \"{term}\" occurs neither in the code nor in another page")
+        print(f'{GLOSSARY}: the term "{term}" occurs neither in the code nor in another page')
     if not terms:
         print(f"{GLOSSARY} has no bold term")
     return 1 if unused or not terms else 0

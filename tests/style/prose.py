@@ -96,7 +96,9 @@ def print_statistics(found: list[Block]) -> None:
         lengths = [words(s) for block in found if group(block) == name for s in sentences(block.text) if words(s) > 2]
         if len(lengths) > 1:
             tenths = statistics.quantiles(lengths, n=10)
-            print(f"{name:8} sentences {len(lengths):6}  median {statistics.median(lengths):4.0f}  90th percentile {tenths[8]:4.0f}")
+            print(
+                f"{name:8} sentences {len(lengths):6}  median {statistics.median(lengths):4.0f}  90th percentile {tenths[8]:4.0f}"
+            )
 
 
 def main() -> int:

@@ -25,7 +25,17 @@ class Rules(unittest.TestCase):
         self.assertEqual(found("What a page may ask?\n", "page.md"), [])
 
     def test_a_phrase_is_a_fault(self):
-        for phrase in ("what is none", "those of", "the same for", "likewise", "anew", "so many", "in vain", "the asker", "his key"):
+        for phrase in (
+            "what is none",
+            "those of",
+            "the same for",
+            "likewise",
+            "anew",
+            "so many",
+            "in vain",
+            "the asker",
+            "his key",
+        ):
             self.assertTrue(found(f"// It is {phrase} here.\n"), phrase)
         self.assertEqual(found("// It is `those of` here, and this ship has history.\n"), [])
 
@@ -51,7 +61,9 @@ class Extraction(unittest.TestCase):
         self.assertEqual(self.texts('def f():\n    """Does it.\n\n    Then more.\n    """\n', "x.py"), ["Does it.", "Then more."])
 
     def test_sentences(self):
-        self.assertEqual(sentences("It is 1.5 ms, e.g. in `a. b`. Then x.y is done!"), ["It is 1\x005 ms, eg in CODE.", "Then x\x00y is done!"])
+        self.assertEqual(
+            sentences("It is 1.5 ms, e.g. in `a. b`. Then x.y is done!"), ["It is 1\x005 ms, eg in CODE.", "Then x\x00y is done!"]
+        )
         self.assertEqual(words("a - b (c) = `d`"), 4)
 
 

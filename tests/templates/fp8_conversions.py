@@ -1,8 +1,8 @@
 """The conversions of kiln/fp8.cuh, which older GPUs use, against this GPU's instructions:
 every float32, every code.
 """
-import torch
 
+import torch
 from harness import add_template, kernel
 
 MANIFEST = """
@@ -53,4 +53,6 @@ def test_integers_convert_as_the_instructions_do():
     add_template(MANIFEST, SOURCE)
     wrong = torch.zeros(4, dtype=torch.int32, device="cuda")
     kernel("test_fp8_conversions")(wrong)
-    assert wrong.tolist() == [0, 0, 0, 0], f"of 2^32 floats {wrong[0]} to e4m3 and {wrong[1]} to e5m2 differ; of 256 codes {wrong[2]}, NaN {wrong[3]}"
+    assert wrong.tolist() == [0, 0, 0, 0], (
+        f"of 2^32 floats {wrong[0]} to e4m3 and {wrong[1]} to e5m2 differ; of 256 codes {wrong[2]}, NaN {wrong[3]}"
+    )

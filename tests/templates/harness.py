@@ -5,21 +5,28 @@ A template has a module with test_*() functions, which raise to fail, and bench(
 run.py runs them. Timings are compared with a stream of the same bytes and with peers, which are
 kernels of other projects.
 """
+
 import dataclasses
 import functools
 import importlib.util
 import os
 import statistics
-import sys
 import subprocess
 import sys
 import typing
 
 import torch
+from kiln_library import Kernel, KilnError, add_template, kernel, prefetch, seal, stats, version  # noqa: F401  (for the modules)
 
-from kiln_library import KilnError, Kernel, add_template, kernel, prefetch, seal, stats, version  # noqa: F401  (for the modules)
-
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "i32": torch.int32, "i64": torch.int64}
+DTYPES = {
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "i32": torch.int32,
+    "i64": torch.int64,
+}
 # Allowed relative RMS error against float64, as in the manifests.
 TOLERANCE = {"f32": 4e-6, "f16": 5e-4, "bf16": 4e-3, "e4m3": 4e-2}
 
@@ -38,6 +45,7 @@ class Guarded:
     256-byte boundary. Its elements begin as NaN (floats) or -1 (integers), so that missing writes show.
     All other bytes are 0xa5.
     """
+
     MARGIN = 1 << 16
 
     def __init__(self, *shape, dtype="bf16", strides=None, shift=0):
@@ -49,14 +57,16 @@ class Guarded:
                 strides[d] = strides[d + 1] * shape[d + 1]
         span = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if all(shape) else 0
         self.arena = torch.full(((span + shift) * size + 2 * self.MARGIN,), 0xA5, dtype=torch.uint8, device="cuda")
-        inner = self.arena[self.MARGIN + shift * size:self.MARGIN + (shift + span) * size]
+        inner = self.arena[self.MARGIN + shift * size : self.MARGIN + (shift + span) * size]
         self.bits = inner.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]).as_strided(shape, strides)
         self.bits.fill_(255 if size == 1 else -1)
         self.view = inner.view(kind).as_strided(shape, strides)
 
     def check(self, what=""):
         """Raises when a byte outside of the view has changed. The view is lost."""
-        pattern = {1: 0xA5, 2: 0xA5A5 - (1 << 16), 4: 0xA5A5A5A5 - (1 << 32), 8: 0xA5A5A5A5A5A5A5A5 - (1 << 64)}[self.bits.element_size()]
+        pattern = {1: 0xA5, 2: 0xA5A5 - (1 << 16), 4: 0xA5A5A5A5 - (1 << 32), 8: 0xA5A5A5A5A5A5A5A5 - (1 << 64)}[
+            self.bits.element_size()
+        ]
         self.bits.fill_(pattern)
         torch.cuda.synchronize()
         for part in self.arena.split(1 << 30):
@@ -83,7 +93,9 @@ def relative_rms(got, want):
 
 def expect_close(got, want, tolerance, what=""):
     found = relative_rms(got, want)
-    assert found <= tolerance, f"{what}: relative RMS {found:.3g}, allowed {tolerance:.3g}, largest error {float((got.double() - want.double()).abs().nan_to_num().max()):.3g}"
+    assert found <= tolerance, (
+        f"{what}: relative RMS {found:.3g}, allowed {tolerance:.3g}, largest error {float((got.double() - want.double()).abs().nan_to_num().max()):.3g}"
+    )
     return found
 
 
@@ -118,7 +130,10 @@ try:
 except RuntimeError as error:
     os._exit(7 if "launch failure" in str(error) else 8)  # nothing can be given back
 """
-    running = [(case, subprocess.Popen([sys.executable, "-c", before + program % case[:-1] + behind], stderr=subprocess.PIPE, text=True)) for case in cases]
+    running = [
+        (case, subprocess.Popen([sys.executable, "-c", before + program % case[:-1] + behind], stderr=subprocess.PIPE, text=True))
+        for case in cases
+    ]
     for case, process in running:
         assert process.wait() == (7 if case[-1] else 0), f"{case}: {process.returncode} {process.stderr.read()[-500:]}"
 
@@ -222,11 +237,13 @@ def stream_us(read, write):
 
     The template is kiln_stream, with one or two vectors for each thread, whichever is faster.
     """
+
     def make():
         return torch.randn(max(16, read) // 4 + 4, device="cuda"), torch.empty(max(16, write) // 4 + 4, device="cuda")
 
     def launch(stream):
         return lambda source, target: stream(source, target, read, write)
+
     return min(time_all(make_sets(make), {unroll: launch(kernel("kiln_stream", UNROLL=unroll)) for unroll in (1, 2)}).values())
 
 
@@ -237,6 +254,7 @@ class Row:
     make() gives the tensors of one buffer set. Each function of `launches` takes the tensors and launches
     once. The label "kiln" is our kernel.
     """
+
     case: str
     read: int
     write: int

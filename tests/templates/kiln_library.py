@@ -7,6 +7,7 @@ tensors and current stream.
 Tensors are pointers, and None is a null pointer. Ints and floats take the manifest's width.
 Errors are KilnError with the library's message.
 """
+
 import ctypes
 import functools
 import os
@@ -19,12 +20,24 @@ class KilnError(RuntimeError):
 
 
 class _Error(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("status", ctypes.c_int32), ("message", ctypes.c_char_p), ("specialization", ctypes.c_char_p),
-                ("options", ctypes.c_char_p), ("log", ctypes.c_char_p)]
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("status", ctypes.c_int32),
+        ("message", ctypes.c_char_p),
+        ("specialization", ctypes.c_char_p),
+        ("options", ctypes.c_char_p),
+        ("log", ctypes.c_char_p),
+    ]
 
 
 class _Options(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("hermetic", ctypes.c_int32), ("mode", ctypes.c_int32), ("cache_dir", ctypes.c_char_p), ("template_path", ctypes.c_char_p)]
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("hermetic", ctypes.c_int32),
+        ("mode", ctypes.c_int32),
+        ("cache_dir", ctypes.c_char_p),
+        ("template_path", ctypes.c_char_p),
+    ]
 
 
 class _Value(ctypes.Structure):
@@ -36,16 +49,53 @@ class _Type(ctypes.Structure):
 
 
 class _Info(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("outcome", ctypes.c_int32), ("key", ctypes.c_char * 65), ("registers", ctypes.c_uint32),
-                ("spill_bytes", ctypes.c_uint32), ("shared_bytes", ctypes.c_uint32), ("max_threads", ctypes.c_uint32),
-                ("argument_count", ctypes.c_uint32), ("specialization", ctypes.c_char_p), ("lowered_name", ctypes.c_char_p)]
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("outcome", ctypes.c_int32),
+        ("key", ctypes.c_char * 65),
+        ("registers", ctypes.c_uint32),
+        ("spill_bytes", ctypes.c_uint32),
+        ("shared_bytes", ctypes.c_uint32),
+        ("max_threads", ctypes.c_uint32),
+        ("argument_count", ctypes.c_uint32),
+        ("specialization", ctypes.c_char_p),
+        ("lowered_name", ctypes.c_char_p),
+    ]
 
 
 class _Stats(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in (
-        "memory_hits disk_hits foreign_toolchain compiles compile_failures remembered_failures waits miss_absent miss_damaged miss_other_key_text miss_gate_timeout "
-        "miss_unreadable miss_no_store puts puts_present puts_skipped skipped_read_only skipped_gate_timeout skipped_full skipped_failed skipped_queue_full convoy_left "
-        "flight_timeouts unpublishable sealed_misses loads device_bytes").split()]
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [
+        (name, ctypes.c_uint64)
+        for name in [
+            "memory_hits",
+            "disk_hits",
+            "foreign_toolchain",
+            "compiles",
+            "compile_failures",
+            "remembered_failures",
+            "waits",
+            "miss_absent",
+            "miss_damaged",
+            "miss_other_key_text",
+            "miss_gate_timeout",
+            "miss_unreadable",
+            "miss_no_store",
+            "puts",
+            "puts_present",
+            "puts_skipped",
+            "skipped_read_only",
+            "skipped_gate_timeout",
+            "skipped_full",
+            "skipped_failed",
+            "skipped_queue_full",
+            "convoy_left",
+            "flight_timeouts",
+            "unpublishable",
+            "sealed_misses",
+            "loads",
+            "device_bytes",
+        ]
+    ]
 
 
 _TEXT = 4
@@ -161,6 +211,5 @@ def _kernel(name, items):
 
 
 def kernel(name, **parameters):
-    """The kernel of these parameters, compiled at first use. Other parameters take the manifest's defaults.
-    """
+    """The kernel of these parameters, compiled at first use. Other parameters take the manifest's defaults."""
     return _kernel(name, tuple(parameters.items()))

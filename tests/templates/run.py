@@ -19,8 +19,10 @@ The loader finds libkiln.so.0, or KILN_LIBRARY names it. Templates are found as 
 (KILN_TEMPLATE_PATH). BENCH_PEERS names a Python module with other projects' kernels (harness.peers). Exit
 status 1 when a test failed, 77 without torch or a GPU.
 """
+
 import argparse
 import concurrent.futures
+import contextlib
 import datetime
 import importlib
 import json
@@ -54,10 +56,15 @@ if not (args.tests or args.bench or args.sanitize or args.warm):
 if args.no_peers:  # imports neither torch.compile nor the peers' module, whose launches are not timed
     os.environ["BENCH_NO_COMPILE"] = "1"
     os.environ.pop("BENCH_PEERS", None)
-modules = args.only.split(",") if args.only else sorted(p.stem for p in here.glob("**/*.py") if p.stem not in ("run", "harness", "kiln_library", "attention_plan"))
+modules = (
+    args.only.split(",")
+    if args.only
+    else sorted(p.stem for p in here.glob("**/*.py") if p.stem not in ("run", "harness", "kiln_library", "attention_plan"))
+)
 
 try:
     import torch
+
     if not torch.cuda.is_available():
         raise ImportError
 except ImportError:
@@ -82,7 +89,10 @@ def run_tests(name):
         except BaseException as error:  # a failing launch, too, fails only this test
             failed += 1
             where = traceback.extract_tb(error.__traceback__)[-1]
-            print(f"FAILED  {name}.{label[5:]}  {type(error).__name__}: {str(error)[:600]}  ({pathlib.Path(where.filename).name}:{where.lineno})", flush=True)
+            print(
+                f"FAILED  {name}.{label[5:]}  {type(error).__name__}: {str(error)[:600]}  ({pathlib.Path(where.filename).name}:{where.lineno})",
+                flush=True,
+            )
             if isinstance(error, KeyboardInterrupt):
                 raise
         torch.cuda.empty_cache()
@@ -92,6 +102,7 @@ def run_tests(name):
 def measure(row):
     """The figures of one row. Other launches of kiln ("kiln FOR=any") are no peers."""
     import harness
+
     sets = harness.make_sets(row.make)
     times = harness.time_all(sets, row.launches)
     del sets
@@ -102,10 +113,26 @@ def measure(row):
     best = min(rivals, key=rivals.get) if rivals else None
     size = row.read + row.write
     stream = harness.stream_us(row.read, row.write) if size else None
-    return {"case": row.case, "us": us, "tb_per_s": size / us / 1e6, "stream_us": stream, "share": stream / us if stream else None, "bytes": size,
-            "bar": row.bar if row.bar >= 0 else 0.92 if size >= 64e6 else 0.85, "bar_us": row.bar_us, "ours": others, "peers": rivals,
-            "behind": [f"{own} is behind {peer}" for own, they in row.beats.items() for peer in they if peer in times and times[peer] < {"kiln": us, **others}.get(own, 0)], "best_peer": best,
-            "ratio": rivals[best] / us if best else None}
+    return {
+        "case": row.case,
+        "us": us,
+        "tb_per_s": size / us / 1e6,
+        "stream_us": stream,
+        "share": stream / us if stream else None,
+        "bytes": size,
+        "bar": row.bar if row.bar >= 0 else 0.92 if size >= 64e6 else 0.85,
+        "bar_us": row.bar_us,
+        "ours": others,
+        "peers": rivals,
+        "behind": [
+            f"{own} is behind {peer}"
+            for own, they in row.beats.items()
+            for peer in they
+            if peer in times and times[peer] < {"kiln": us, **others}.get(own, 0)
+        ],
+        "best_peer": best,
+        "ratio": rivals[best] / us if best else None,
+    }
 
 
 def run_bench(name):
@@ -113,6 +140,7 @@ def run_bench(name):
     error; later cases still run.
     """
     import harness
+
     module = importlib.import_module(name)
     for row in module.bench() if hasattr(module, "bench") else []:
         if args.match not in row.case or (args.case and row.case not in args.case):
@@ -124,7 +152,11 @@ def run_bench(name):
         try:
             figures = measure(row)
         except Exception as error:
-            figures = {"case": row.case, "error": f"{type(error).__name__}: {str(error)[:800]}", "where": traceback.format_exc()[-600:]}
+            figures = {
+                "case": row.case,
+                "error": f"{type(error).__name__}: {str(error)[:800]}",
+                "where": traceback.format_exc()[-600:],
+            }
         if figures.get("error"):  # after the handler, whose traceback holds the tensors
             torch.cuda.empty_cache()
         yield {"module": name, **figures}
@@ -133,20 +165,22 @@ def run_bench(name):
 def driver_version():
     """The driver's version; None when neither nvidia-smi nor /proc tells it."""
     try:
-        said = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.split()
+        said = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True
+        ).stdout.split()
     except OSError:
         said = []
-    try:
+    with contextlib.suppress(OSError):
         said += re.findall(r"Kernel Module\D*(\d+\.[\d.]+)", pathlib.Path("/proc/driver/nvidia/version").read_text())
-    except OSError:
-        pass
     return next((word for word in said if re.fullmatch(r"\d+\.[\d.]+", word)), None)
 
 
 def revision():
     """The commit of these files, with + when tracked files differ from it; None outside of a checkout."""
+
     def git(*words):
         return subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True)
+
     try:
         found = git("rev-parse", "--short=12", "HEAD")
         return found.stdout.strip() + ("+" if git("diff", "--quiet", "HEAD").returncode else "") if found.returncode == 0 else None
@@ -160,8 +194,17 @@ def machine():
     copy_us is the time to read and write 128 MiB, for rows without a floor of their own.
     """
     import harness
-    return {"card": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__, "kiln": harness.version(), "revision": revision(),
-            "date": datetime.date.today().isoformat(), "copy_us": harness.stream_us(128 << 20, 128 << 20), "peers": not args.no_peers}
+
+    return {
+        "card": torch.cuda.get_device_name(),
+        "driver": driver_version(),
+        "torch": torch.__version__,
+        "kiln": harness.version(),
+        "revision": revision(),
+        "date": datetime.date.today().isoformat(),
+        "copy_us": harness.stream_us(128 << 20, 128 << 20),
+        "peers": not args.no_peers,
+    }
 
 
 def line(r):
@@ -182,9 +225,11 @@ failed = 0
 if args.one:
     sys.exit(min(100, run_tests(args.one)))
 if args.tests:
+
     def child(name):
         words = [sys.executable, __file__, "--one", name, "--tests", "--match", args.match]
         return subprocess.run(words, capture_output=True, text=True)
+
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for name, done in zip(modules, pool.map(child, modules)):
             print(done.stdout, end="")
@@ -192,25 +237,53 @@ if args.tests:
                 failed += 1
                 print(f"{name}: exit {done.returncode}  {done.stderr[-1500:]}")
 if args.sanitize:
+
     def sanitized(job):
         tool, words = job
-        return subprocess.run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "kiln", "run", *words.split(), "--check"], capture_output=True, text=True)
-    jobs = [(tool, words) for name in modules for words in getattr(importlib.import_module(name), "SANITIZE", []) if args.match in words for tool in ("memcheck", "racecheck", "initcheck", "synccheck")]
+        return subprocess.run(
+            ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "kiln", "run", *words.split(), "--check"],
+            capture_output=True,
+            text=True,
+        )
+
+    jobs = [
+        (tool, words)
+        for name in modules
+        for words in getattr(importlib.import_module(name), "SANITIZE", [])
+        if args.match in words
+        for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
+    ]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for (tool, words), done in zip(jobs, pool.map(sanitized, jobs)):
             summary = [text for text in done.stdout.splitlines() if "SUMMARY" in text]
             clean = done.returncode == 0 and summary and ("0 errors" in summary[-1])
-            print(f"{'ok      ' if clean else 'FAILED  '}{tool:9} {words}  {'' if clean else done.stdout[-1500:] + done.stderr[-500:]}", flush=True)
+            print(
+                f"{'ok      ' if clean else 'FAILED  '}{tool:9} {words}  {'' if clean else done.stdout[-1500:] + done.stderr[-500:]}",
+                flush=True,
+            )
             failed += not clean
 if args.bench or args.warm:
     print(f"\n{'case':58} {'us':>8} {'TB/s':>6} {'stream':>8} {'share':>6}  ratio  peers (us; ratio: the best one over ours)")
-    figures = {"schema": "kiln-bench-figures/1", **(machine() if args.json else {}), "selection": "modules", "modules": [], "errors": [], "rows": []}
+    figures = {
+        "schema": "kiln-bench-figures/1",
+        **(machine() if args.json else {}),
+        "selection": "modules",
+        "modules": [],
+        "errors": [],
+        "rows": [],
+    }
 
     def write():
         """Writes a new file and renames it, so that a run that is killed leaves the last complete file."""
-        text = json.dumps({**figures, "rows": []}, indent=1).removesuffix("[]\n}") + "[\n" + ",\n".join(json.dumps(row) for row in figures["rows"]) + "\n]}\n"
+        text = (
+            json.dumps({**figures, "rows": []}, indent=1).removesuffix("[]\n}")
+            + "[\n"
+            + ",\n".join(json.dumps(row) for row in figures["rows"])
+            + "\n]}\n"
+        )
         pathlib.Path(args.json + ".part").write_text(text)
         os.replace(args.json + ".part", args.json)
+
     for name in modules:
         started, before = time.time(), len(figures["rows"])
         try:

@@ -3,9 +3,9 @@ without a compile or a load.
 
 The test has its own module, as a seal is final.
 """
-import torch
 
 import rwkv7_block
+import torch
 from delta_recurrent import Data
 from harness import Guarded, Kernel, expect_refused, expect_same_bits, kernel, normal, seal, stats
 
@@ -32,7 +32,10 @@ def test_nothing_compiles_and_nothing_loads():
     seal()
     made = stats()
     assert made.compiles + made.disk_hits + made.memory_hits > 0 and made.loads > 0, "the kernels were made before"
-    for name, parameters in (("wkv7_recurrent", dict(T="bf16", K=64, V=64, FORM="kk_a", VARLEN=False)), ("rwkv7_out", dict(T="bf16", D=64, NORM=True))):
+    for name, parameters in (
+        ("wkv7_recurrent", dict(T="bf16", K=64, V=64, FORM="kk_a", VARLEN=False)),
+        ("rwkv7_out", dict(T="bf16", D=64, NORM=True)),
+    ):
         Kernel(name, parameters)  # asks kiln again, past the cache in Python
     block, out = rwkv7_block.Kiln(4, p), []
     graphs = [captured(lambda t: out.append(block(x[t])))]
@@ -45,7 +48,9 @@ def test_nothing_compiles_and_nothing_loads():
     expect_same_bits(state, end.view, "DeltaNet: state")
 
     now = stats()
-    assert (now.compiles, now.loads, now.disk_hits, now.sealed_misses) == (made.compiles, made.loads, made.disk_hits, 0), "something was made after the seal"
+    assert (now.compiles, now.loads, now.disk_hits, now.sealed_misses) == (made.compiles, made.loads, made.disk_hits, 0), (
+        "something was made after the seal"
+    )
     expect_refused(lambda: kernel("rwkv7_out", T="bf16", D=72, NORM=True), "rwkv7_out", "72")
     assert stats().sealed_misses == 1
     return f"{len(graphs)} graphs, {made.loads} kernels loaded before the seal"

@@ -31,9 +31,22 @@ def _slopes(q, alibi_slopes):
 
 
 @operator("kiln::attn_decode_paged", "attn_decode_paged", parameters="T D GROUP KV DV SOFT_CAP ALIBI", mutates=["plan"])
-def attn_decode_paged(launch, q: Tensor, k_cache: Tensor, v_cache: Tensor, kv_indices: Tensor, plan: Tensor, workers: int, workspace: int,
-                      sm_scale: float = 0.0, soft_cap: float = 0.0, window_left: int = -1, alibi_slopes: Tensor | None = None,
-                      k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def attn_decode_paged(
+    launch,
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    kv_indices: Tensor,
+    plan: Tensor,
+    workers: int,
+    workspace: int,
+    sm_scale: float = 0.0,
+    soft_cap: float = 0.0,
+    window_left: int = -1,
+    alibi_slopes: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Attention over paged caches. Returns (o [tokens, heads, DV] of q's dtype, lse [tokens, heads]).
 
     q is [tokens, heads, D]. k_cache is [pages, page_size, kv_heads, D].
@@ -59,17 +72,57 @@ def attn_decode_paged(launch, q: Tensor, k_cache: Tensor, v_cache: Tensor, kv_in
     dense(kv_indices, "kv_indices", kv_indices.shape[0])
     _slopes(q, alibi_slopes)
     o, lse, scratch = _results(q, values, plan, workspace)
-    launch((q.dtype, size, _group(q, kv_heads), k_cache.dtype, values, soft_cap > 0, alibi_slopes is not None), o, q, k_cache, v_cache, kv_indices, plan,
-           scratch, workers, kv_heads, page_size, o.stride(0), o.stride(1), q.stride(0), q.stride(1), k_cache.stride(0), k_cache.stride(1),
-           k_cache.stride(2), v_cache.stride(0), v_cache.stride(1), v_cache.stride(2), sm_scale, lse, soft_cap, window_left, alibi_slopes, k_scale,
-           v_scale, stride_of_scales(kv_heads, k_scale, v_scale))
+    launch(
+        (q.dtype, size, _group(q, kv_heads), k_cache.dtype, values, soft_cap > 0, alibi_slopes is not None),
+        o,
+        q,
+        k_cache,
+        v_cache,
+        kv_indices,
+        plan,
+        scratch,
+        workers,
+        kv_heads,
+        page_size,
+        o.stride(0),
+        o.stride(1),
+        q.stride(0),
+        q.stride(1),
+        k_cache.stride(0),
+        k_cache.stride(1),
+        k_cache.stride(2),
+        v_cache.stride(0),
+        v_cache.stride(1),
+        v_cache.stride(2),
+        sm_scale,
+        lse,
+        soft_cap,
+        window_left,
+        alibi_slopes,
+        k_scale,
+        v_scale,
+        stride_of_scales(kv_heads, k_scale, v_scale),
+    )
     return o, lse
 
 
 @operator("kiln::attn_prefill", "attn_prefill", parameters="T D DV GROUP CAUSAL WINDOW SOFT_CAP ALIBI MASK", mutates=["plan"])
-def attn_prefill(launch, q: Tensor, k: Tensor, v: Tensor, plan: Tensor, workers: int, workspace: int, causal: bool = True, sm_scale: float = 0.0,
-                 soft_cap: float = 0.0, window_left: int = -1, alibi_slopes: Tensor | None = None, mask: Tensor | None = None,
-                 mask_indptr: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def attn_prefill(
+    launch,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    plan: Tensor,
+    workers: int,
+    workspace: int,
+    causal: bool = True,
+    sm_scale: float = 0.0,
+    soft_cap: float = 0.0,
+    window_left: int = -1,
+    alibi_slopes: Tensor | None = None,
+    mask: Tensor | None = None,
+    mask_indptr: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Attention of a batch of prompts. Returns (o [tokens, heads, DV] of q's dtype, lse [tokens, heads]).
 
     q is [tokens, heads, D], k [kv tokens, kv_heads, D] and v [kv tokens, kv_heads, DV].
@@ -95,7 +148,40 @@ def attn_prefill(launch, q: Tensor, k: Tensor, v: Tensor, plan: Tensor, workers:
         dense(mask, "mask", *mask.shape)
         dense(mask_indptr, "mask_indptr", *mask_indptr.shape)
     o, lse, scratch = _results(q, values, plan, workspace)
-    launch((q.dtype, size, values, _group(q, kv_heads), causal, window_left >= 0, soft_cap > 0, alibi_slopes is not None, mask is not None), o, q, k, v,
-           plan, scratch, workers, kv_heads, o.stride(0), o.stride(1), q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
-           sm_scale, lse, soft_cap, window_left, alibi_slopes, mask, mask_indptr)
+    launch(
+        (
+            q.dtype,
+            size,
+            values,
+            _group(q, kv_heads),
+            causal,
+            window_left >= 0,
+            soft_cap > 0,
+            alibi_slopes is not None,
+            mask is not None,
+        ),
+        o,
+        q,
+        k,
+        v,
+        plan,
+        scratch,
+        workers,
+        kv_heads,
+        o.stride(0),
+        o.stride(1),
+        q.stride(0),
+        q.stride(1),
+        k.stride(0),
+        k.stride(1),
+        v.stride(0),
+        v.stride(1),
+        sm_scale,
+        lse,
+        soft_cap,
+        window_left,
+        alibi_slopes,
+        mask,
+        mask_indptr,
+    )
     return o, lse

@@ -138,7 +138,9 @@ def kernel(operator: str, template: str, device: int, parameters: Mapping[str, A
             if mode is None or _capturing():
                 raise
         if mode == "warn":
-            warnings.warn(f"{operator}: {template} {dict(parameters)} is compiled after the seal, as its mode (warn) allows", stacklevel=3)
+            warnings.warn(
+                f"{operator}: {template} {dict(parameters)} is compiled after the seal, as its mode (warn) allows", stacklevel=3
+            )
         current.prepare(_row(template, parameters))
         return opened.get(**parameters, stream=stream)
 
@@ -149,7 +151,12 @@ def launch_again(device: int, error: Error, launch: Any) -> bool:
     The launch is repeated with the arrays' device current. Returns False, without a launch, for other errors
     and while a stream captures.
     """
-    if not isinstance(error, Error) or error.code not in (Code.driver, Code.no_driver) or not torch.cuda.is_available() or _capturing():
+    if (
+        not isinstance(error, Error)
+        or error.code not in (Code.driver, Code.no_driver)
+        or not torch.cuda.is_available()
+        or _capturing()
+    ):
         return False
     if torch.cuda.current_device() == device:
         torch.cuda.current_stream(device).query()  # gives this thread a context, as in kernel()

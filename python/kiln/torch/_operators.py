@@ -13,7 +13,20 @@ import torch
 from torch import Tensor
 
 from ._registry import operator
-from ._shapes import dense, empty, heads_of, like, of_dims, of_type, one_scale, refuse, rows_in_place, rows_of, same_type, stride_of_scales
+from ._shapes import (
+    dense,
+    empty,
+    heads_of,
+    like,
+    of_dims,
+    of_type,
+    one_scale,
+    refuse,
+    rows_in_place,
+    rows_of,
+    same_type,
+    stride_of_scales,
+)
 
 E4M3 = torch.float8_e4m3fn
 
@@ -35,13 +48,32 @@ def _norm(launch, x, residual, weight, eps, gemma, out_dtype, scale):
     if residual is None:
         launch((dtype, width, False, gemma, out_dtype), out, matrix, weight, rows, stride, width, eps, None, 0, scale)
     else:
-        launch((dtype, width, True, gemma, out_dtype), out, matrix, weight, rows, stride, width, eps, residual, residual.stride(0), scale)
+        launch(
+            (dtype, width, True, gemma, out_dtype),
+            out,
+            matrix,
+            weight,
+            rows,
+            stride,
+            width,
+            eps,
+            residual,
+            residual.stride(0),
+            scale,
+        )
     return out
 
 
 @operator("kiln::rms_norm", "rms_norm", parameters="T H FUSED_ADD GEMMA OUT")
-def rms_norm(launch, x: Tensor, weight: Tensor, eps: float = 1e-6, gemma: bool = False, out_dtype: torch.dtype | None = None,
-             scale: Tensor | None = None) -> Tensor:
+def rms_norm(
+    launch,
+    x: Tensor,
+    weight: Tensor,
+    eps: float = 1e-6,
+    gemma: bool = False,
+    out_dtype: torch.dtype | None = None,
+    scale: Tensor | None = None,
+) -> Tensor:
     """Returns x * rsqrt(mean(x^2) + eps) * weight over the last dimension of x [..., H], with weight [H].
 
     `gemma` multiplies by 1 + weight. out_dtype float8_e4m3fn divides the result by `scale` and saturates.
@@ -50,8 +82,16 @@ def rms_norm(launch, x: Tensor, weight: Tensor, eps: float = 1e-6, gemma: bool =
 
 
 @operator("kiln::fused_add_rms_norm", "rms_norm", parameters="T H FUSED_ADD GEMMA OUT", mutates=["residual"])
-def fused_add_rms_norm(launch, x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-6, gemma: bool = False,
-                       out_dtype: torch.dtype | None = None, scale: Tensor | None = None) -> Tensor:
+def fused_add_rms_norm(
+    launch,
+    x: Tensor,
+    residual: Tensor,
+    weight: Tensor,
+    eps: float = 1e-6,
+    gemma: bool = False,
+    out_dtype: torch.dtype | None = None,
+    scale: Tensor | None = None,
+) -> Tensor:
     """Does residual += x in place, and returns rms_norm of the sum. x and residual have one shape and dtype.
 
     The norm reads the sum in f32, before it is rounded to the residual's dtype (FlashInfer's semantics).
@@ -69,8 +109,17 @@ def _half(x):
 
 
 @operator("kiln::act_and_mul", "act_and_mul", parameters="T D ACT OUT ROUND_GATE ORDER")
-def act_and_mul(launch, x: Tensor, act: str = "silu", order: str = "gate_first", alpha: float = 1.702, limit: float = 7.0,
-                round_gate: bool = False, out_dtype: torch.dtype | None = None, scale: Tensor | None = None) -> Tensor:
+def act_and_mul(
+    launch,
+    x: Tensor,
+    act: str = "silu",
+    order: str = "gate_first",
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    round_gate: bool = False,
+    out_dtype: torch.dtype | None = None,
+    scale: Tensor | None = None,
+) -> Tensor:
     """Returns act(gate) * up [..., D] of x [..., 2 * D], whose rows have gate and up in the order of `order`.
 
     `act` is silu, gelu, gelu_tanh or swigluoai (which takes alpha and limit).
@@ -85,8 +134,16 @@ def act_and_mul(launch, x: Tensor, act: str = "silu", order: str = "gate_first",
 
 
 @operator("kiln::act_and_mul_group_fp8", "act_and_mul", parameters="T D ACT OUT ROUND_GATE ORDER GROUP")
-def act_and_mul_group_fp8(launch, x: Tensor, group: int = 128, act: str = "silu", order: str = "gate_first", alpha: float = 1.702,
-                          limit: float = 7.0, round_gate: bool = False) -> tuple[Tensor, Tensor]:
+def act_and_mul_group_fp8(
+    launch,
+    x: Tensor,
+    group: int = 128,
+    act: str = "silu",
+    order: str = "gate_first",
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    round_gate: bool = False,
+) -> tuple[Tensor, Tensor]:
     """act_and_mul in float8_e4m3fn, with a scale for each group of 64 or 128 elements of a row.
 
     Returns (values [..., D], scales [..., D / group] f32).
@@ -96,14 +153,32 @@ def act_and_mul_group_fp8(launch, x: Tensor, group: int = 128, act: str = "silu"
         refuse(f"a row of gate or up has {width} elements, expected a multiple of group = {group}")
     out = empty(x, *x.shape[:-1], width, dtype=E4M3)
     scales = empty(x, *x.shape[:-1], width // group)
-    launch((x.dtype, width, act, E4M3, round_gate, order, group), out, matrix, rows, stride, width, alpha, limit, None, scales,
-           width // group)
+    launch(
+        (x.dtype, width, act, E4M3, round_gate, order, group),
+        out,
+        matrix,
+        rows,
+        stride,
+        width,
+        alpha,
+        limit,
+        None,
+        scales,
+        width // group,
+    )
     return out, scales
 
 
 @operator("kiln::softmax", "softmax", parameters="T H LOG OUT")
-def softmax(launch, x: Tensor, temperature: float = 1.0, log: bool = False, out_dtype: torch.dtype | None = None,
-            temperatures: Tensor | None = None, any_width: bool = False) -> Tensor:
+def softmax(
+    launch,
+    x: Tensor,
+    temperature: float = 1.0,
+    log: bool = False,
+    out_dtype: torch.dtype | None = None,
+    temperatures: Tensor | None = None,
+    any_width: bool = False,
+) -> Tensor:
     """Returns softmax (with `log` its logarithm) of x / temperature over the last dimension.
 
     Sums are accumulated in f32.
@@ -134,14 +209,46 @@ def _rotate(launch, q, k, q_out, k_out, positions, cos_sin, interleaved, rotary_
         refuse(f"cos_sin is {list(cos_sin.shape)}, expected contiguous rows of rotary_dim = {rotary}")
     low, high, old = llama31 if llama31 is not None else (1.0, 4.0, 8192.0)
     table = cos_sin.dtype if cos_sin is not None else None
-    launch((q.dtype, size, rotary, interleaved, positions.dtype, angles, table), q_out, k_out, q, k, positions, tokens, q_heads, k.shape[1],
-           q.stride(0), q.stride(1), k.stride(0), k.stride(1), q_out.stride(0), q_out.stride(1), k_out.stride(0), k_out.stride(1),
-           cos_sin, theta, rope_scale, low, high, old)
+    launch(
+        (q.dtype, size, rotary, interleaved, positions.dtype, angles, table),
+        q_out,
+        k_out,
+        q,
+        k,
+        positions,
+        tokens,
+        q_heads,
+        k.shape[1],
+        q.stride(0),
+        q.stride(1),
+        k.stride(0),
+        k.stride(1),
+        q_out.stride(0),
+        q_out.stride(1),
+        k_out.stride(0),
+        k_out.stride(1),
+        cos_sin,
+        theta,
+        rope_scale,
+        low,
+        high,
+        old,
+    )
 
 
 @operator("kiln::rope", "rope", parameters="T D ROTARY INTERLEAVE IDTYPE ANGLES TABLE")
-def rope(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | None = None, interleaved: bool = False, rotary_dim: int = 0,
-         theta: float = 10000.0, rope_scale: float = 1.0, llama31: list[float] | None = None) -> tuple[Tensor, Tensor]:
+def rope(
+    launch,
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor | None = None,
+    interleaved: bool = False,
+    rotary_dim: int = 0,
+    theta: float = 10000.0,
+    rope_scale: float = 1.0,
+    llama31: list[float] | None = None,
+) -> tuple[Tensor, Tensor]:
     """Returns (q, k), each [tokens, heads, D], rotated by positions [tokens].
 
     Angles come from the table cos_sin [positions, rotary_dim] (cosines, then sines) when it is given, else
@@ -155,8 +262,18 @@ def rope(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | None
 
 
 @operator("kiln::rope_", "rope", parameters="T D ROTARY INTERLEAVE IDTYPE ANGLES TABLE", mutates=["q", "k"])
-def rope_(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | None = None, interleaved: bool = False, rotary_dim: int = 0,
-          theta: float = 10000.0, rope_scale: float = 1.0, llama31: list[float] | None = None) -> None:
+def rope_(
+    launch,
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor | None = None,
+    interleaved: bool = False,
+    rotary_dim: int = 0,
+    theta: float = 10000.0,
+    rope_scale: float = 1.0,
+    llama31: list[float] | None = None,
+) -> None:
     """rope in place: q and k are written to. Their last dimension must be contiguous."""
     for name, x in (("q", q), ("k", k)):
         if x.dim() != 3 or x.stride(2) != 1:
@@ -167,7 +284,9 @@ def rope_(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | Non
 def _caches(k_cache, v_cache, k, v):
     """Checks the caches [pages, page_size, heads, D], whose last stride must be 1, and the rows k and v."""
     if k_cache.dim() != 4 or k_cache.shape != v_cache.shape or k_cache.stride() != v_cache.stride() or k_cache.stride(3) != 1:
-        refuse(f"k_cache is {list(k_cache.shape)}, v_cache {list(v_cache.shape)}: expected [pages, page_size, heads, D] twice, with the same strides")
+        refuse(
+            f"k_cache is {list(k_cache.shape)}, v_cache {list(v_cache.shape)}: expected [pages, page_size, heads, D] twice, with the same strides"
+        )
     if k.shape != v.shape or k.shape[1:] != k_cache.shape[2:]:
         refuse(f"k is {list(k.shape)}, v is {list(v.shape)}: expected [tokens, {k_cache.shape[2]}, {k_cache.shape[3]}] twice")
     same_type(k, v=v)
@@ -178,8 +297,16 @@ _APPEND = "T KV D IDTYPE PAGING"
 
 
 @operator("kiln::append_paged_kv", "append_paged_kv", parameters=_APPEND, mutates=["k_cache", "v_cache"])
-def append_paged_kv(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor, slot_mapping: Tensor, k_scale: Tensor | None = None,
-                    v_scale: Tensor | None = None) -> None:
+def append_paged_kv(
+    launch,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Tensor,
+    v: Tensor,
+    slot_mapping: Tensor,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+) -> None:
     """Writes the rows of k and v, [tokens, heads, D], to their slots in the caches.
 
     The caches are [pages, page_size, heads, D], and slot_mapping is [tokens].
@@ -190,14 +317,47 @@ def append_paged_kv(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tens
     _caches(k_cache, v_cache, k, v)
     k, v = heads_of(k, "k"), heads_of(v, "v")
     dense(slot_mapping, "slot_mapping", k.shape[0])
-    launch((k.dtype, k_cache.dtype, k_cache.shape[3], slot_mapping.dtype, "slot_mapping"), k_cache, v_cache, k, v, k.shape[0], k.shape[1],
-           k_cache.shape[1], k.stride(0), k.stride(1), v.stride(0), v.stride(1), k_cache.stride(0), k_cache.stride(1), k_cache.stride(2),
-           slot_mapping, None, None, None, None, k_scale, v_scale, stride_of_scales(k.shape[1], k_scale, v_scale))
+    launch(
+        (k.dtype, k_cache.dtype, k_cache.shape[3], slot_mapping.dtype, "slot_mapping"),
+        k_cache,
+        v_cache,
+        k,
+        v,
+        k.shape[0],
+        k.shape[1],
+        k_cache.shape[1],
+        k.stride(0),
+        k.stride(1),
+        v.stride(0),
+        v.stride(1),
+        k_cache.stride(0),
+        k_cache.stride(1),
+        k_cache.stride(2),
+        slot_mapping,
+        None,
+        None,
+        None,
+        None,
+        k_scale,
+        v_scale,
+        stride_of_scales(k.shape[1], k_scale, v_scale),
+    )
 
 
 @operator("kiln::append_paged_kv_by_table", "append_paged_kv", parameters=_APPEND, mutates=["k_cache", "v_cache"])
-def append_paged_kv_by_table(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor, kv_indices: Tensor, kv_indptr: Tensor,
-                             batch_indices: Tensor, positions: Tensor, k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> None:
+def append_paged_kv_by_table(
+    launch,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Tensor,
+    v: Tensor,
+    kv_indices: Tensor,
+    kv_indptr: Tensor,
+    batch_indices: Tensor,
+    positions: Tensor,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+) -> None:
     """append_paged_kv with FlashInfer's page table instead of slots. The four tables have one integer dtype.
 
     Token i belongs to request batch_indices[i] and has the place positions[i] in it.
@@ -211,9 +371,31 @@ def append_paged_kv_by_table(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor
         dense(table, name, table.shape[0])
     dense(batch_indices, "batch_indices", k.shape[0])
     dense(positions, "positions", k.shape[0])
-    launch((k.dtype, k_cache.dtype, k_cache.shape[3], kv_indices.dtype, "page_table"), k_cache, v_cache, k, v, k.shape[0], k.shape[1],
-           k_cache.shape[1], k.stride(0), k.stride(1), v.stride(0), v.stride(1), k_cache.stride(0), k_cache.stride(1), k_cache.stride(2), None,
-           kv_indices, kv_indptr, batch_indices, positions, k_scale, v_scale, stride_of_scales(k.shape[1], k_scale, v_scale))
+    launch(
+        (k.dtype, k_cache.dtype, k_cache.shape[3], kv_indices.dtype, "page_table"),
+        k_cache,
+        v_cache,
+        k,
+        v,
+        k.shape[0],
+        k.shape[1],
+        k_cache.shape[1],
+        k.stride(0),
+        k.stride(1),
+        v.stride(0),
+        v.stride(1),
+        k_cache.stride(0),
+        k_cache.stride(1),
+        k_cache.stride(2),
+        None,
+        kv_indices,
+        kv_indptr,
+        batch_indices,
+        positions,
+        k_scale,
+        v_scale,
+        stride_of_scales(k.shape[1], k_scale, v_scale),
+    )
 
 
 # ---- fp8
@@ -245,14 +427,29 @@ def fp8_quant(launch, x: Tensor, scale: Tensor, dtype: torch.dtype = E4M3) -> Te
 
 
 @operator("kiln::fp8_quant_tensor", "fp8_quant", parameters=_QUANT)
-def fp8_quant_tensor(launch, x: Tensor, amax: Tensor, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False) -> tuple[Tensor, Tensor]:
+def fp8_quant_tensor(
+    launch, x: Tensor, amax: Tensor, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False
+) -> tuple[Tensor, Tensor]:
     """Returns (values, scale [1] f32), with one scale for all of x. `amax` is the result of amax(x)."""
     (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     of_type(torch.float32, amax=amax)
     dense(amax, "amax", amax.shape[0])
     out, scale = like(x, dtype), empty(x, 1)
-    launch((x.dtype, width, 0, "tensor", dtype, None, pow2), out, matrix, rows, stride, width, None, scale, 1, 1, eps, amax,
-           amax.shape[0])
+    launch(
+        (x.dtype, width, 0, "tensor", dtype, None, pow2),
+        out,
+        matrix,
+        rows,
+        stride,
+        width,
+        None,
+        scale,
+        1,
+        1,
+        eps,
+        amax,
+        amax.shape[0],
+    )
     return out, scale
 
 
@@ -266,8 +463,16 @@ def fp8_quant_token(launch, x: Tensor, dtype: torch.dtype = E4M3, eps: float = 1
 
 
 @operator("kiln::fp8_quant_group", "fp8_quant", parameters=_QUANT)
-def fp8_quant_group(launch, x: Tensor, group: int = 128, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False,
-                    column_major: bool = False, packed: bool = False) -> tuple[Tensor, Tensor]:
+def fp8_quant_group(
+    launch,
+    x: Tensor,
+    group: int = 128,
+    dtype: torch.dtype = E4M3,
+    eps: float = 1e-10,
+    pow2: bool = False,
+    column_major: bool = False,
+    packed: bool = False,
+) -> tuple[Tensor, Tensor]:
     """Returns (values, scales [rows, groups] f32) of x [rows, H]: a scale for each group of 64 or 128.
 
     `column_major` lays the scales out as TMA reads them: group after group, with rows rounded up to four.
@@ -288,8 +493,18 @@ def fp8_quant_group(launch, x: Tensor, group: int = 128, dtype: torch.dtype = E4
         strides = (1, between)
     else:
         scales, strides = empty(x, rows, columns, dtype=kind), (columns, 1)
-    launch((x.dtype, width, group, "group", dtype, torch.uint8 if packed else None, pow2), out, matrix, rows, stride, width, None, scales,
-           *strides, eps)
+    launch(
+        (x.dtype, width, group, "group", dtype, torch.uint8 if packed else None, pow2),
+        out,
+        matrix,
+        rows,
+        stride,
+        width,
+        None,
+        scales,
+        *strides,
+        eps,
+    )
     return out, scales
 
 
@@ -297,8 +512,17 @@ def fp8_quant_group(launch, x: Tensor, group: int = 128, dtype: torch.dtype = E4
 
 
 @operator("kiln::topk_gate", "topk_gate", parameters="T E K SCORE BIAS RENORM GROUPS TOPK_GROUPS")
-def topk_gate(launch, logits: Tensor, k: int, score: str = "softmax", bias: Tensor | None = None, renormalize: bool = True, groups: int = 1,
-              topk_groups: int = 0, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+def topk_gate(
+    launch,
+    logits: Tensor,
+    k: int,
+    score: str = "softmax",
+    bias: Tensor | None = None,
+    renormalize: bool = True,
+    groups: int = 1,
+    topk_groups: int = 0,
+    scale: float = 1.0,
+) -> tuple[Tensor, Tensor]:
     """Chooses k experts for each token of logits [tokens, experts].
 
     Returns (weights [tokens, k] f32, ids [tokens, k] int32).
@@ -312,14 +536,23 @@ def topk_gate(launch, logits: Tensor, k: int, score: str = "softmax", bias: Tens
         of_type(torch.float32, bias=bias)
         dense(bias, "bias", experts)
     weights, ids = empty(logits, tokens, k), empty(logits, tokens, k, dtype=torch.int32)
-    launch((logits.dtype, experts, k, score, bias is not None, renormalize, groups, topk_groups or groups), weights, ids, matrix, tokens,
-           stride, scale, bias)
+    launch(
+        (logits.dtype, experts, k, score, bias is not None, renormalize, groups, topk_groups or groups),
+        weights,
+        ids,
+        matrix,
+        tokens,
+        stride,
+        scale,
+        bias,
+    )
     return weights, ids
 
 
 @operator("kiln::moe_align", "moe_align", parameters="ID E BLOCK LOCAL_ONLY")
-def moe_align(launch, topk_ids: Tensor, num_experts: int, block: int, expert_map: Tensor | None = None,
-              local_only: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def moe_align(
+    launch, topk_ids: Tensor, num_experts: int, block: int, expert_map: Tensor | None = None, local_only: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sorts the pairs in topk_ids [tokens, k] by expert, and pads each expert to whole blocks.
 
     Returns (sorted_token_ids, expert_ids [blocks], num_tokens_post_padded [1], inverse [tokens, k]).
@@ -333,7 +566,20 @@ def moe_align(launch, topk_ids: Tensor, num_experts: int, block: int, expert_map
         of_type(torch.int32, expert_map=expert_map)
         dense(expert_map, "expert_map", num_experts)
     blocks = (tokens * k + num_experts * (block - 1) + block - 1) // block
-    sorted_ids, expert_ids, padded, inverse = (empty(topk_ids, *shape, dtype=torch.int32) for shape in ((blocks * block,), (blocks,), (1,), (tokens, k)))
-    launch((topk_ids.dtype, num_experts, block, local_only), sorted_ids, expert_ids, padded, inverse, matrix, tokens, k, stride, blocks * block,
-           expert_map)
+    sorted_ids, expert_ids, padded, inverse = (
+        empty(topk_ids, *shape, dtype=torch.int32) for shape in ((blocks * block,), (blocks,), (1,), (tokens, k))
+    )
+    launch(
+        (topk_ids.dtype, num_experts, block, local_only),
+        sorted_ids,
+        expert_ids,
+        padded,
+        inverse,
+        matrix,
+        tokens,
+        k,
+        stride,
+        blocks * block,
+        expert_map,
+    )
     return sorted_ids, expert_ids, padded, inverse

@@ -22,8 +22,10 @@ def _listed(name: str, lengths: Any) -> list[int] | None:
     if lengths is None or isinstance(lengths, list):
         return lengths
     if isinstance(lengths, Tensor) and lengths.device.type == "cuda":
-        refuse(f"{name} is on {lengths.device}: plans are made on the host, and reading it would wait for the device; expected a list, "
-               "or an array in host memory")
+        refuse(
+            f"{name} is on {lengths.device}: plans are made on the host, and reading it would wait for the device; expected a list, "
+            "or an array in host memory"
+        )
     return lengths.tolist() if hasattr(lengths, "tolist") else list(lengths)
 
 
@@ -51,15 +53,19 @@ class _Planner:
         if self.service is not service:
             kernel = self._made()
             if _kiln.attention_sizes(kernel, **self.limits) != self.sizes:
-                refuse(f"the service in use now has another {self.template}, whose plans need buffers of other sizes: "
-                       "make a new PagedDecode or RaggedPrefill")
+                refuse(
+                    f"the service in use now has another {self.template}, whose plans need buffers of other sizes: "
+                    "make a new PagedDecode or RaggedPrefill"
+                )
             self.service, self._kernel = service, kernel
         return self._kernel
 
     def write(self, words: Tensor, lengths: dict[str, Any]) -> AttentionPlan:
         if self.capturing():
-            refuse("plan() was called while a stream captures: the copy would be part of the graph, with these lengths; call plan() before the "
-                   "capture and before each replay with other lengths")
+            refuse(
+                "plan() was called while a stream captures: the copy would be part of the graph, with these lengths; call plan() before the "
+                "capture and before each replay with other lengths"
+            )
         self.turn = turn = 1 - self.turn
         copied = self.copied[turn]
         if copied is not None:
@@ -78,7 +84,9 @@ class _Planned(torch.nn.Module):
 
     plan_words: Tensor
 
-    def __init__(self, template: str, heads: int, parameters: dict[str, Any], device: torch.device | str | int, **limits: int) -> None:
+    def __init__(
+        self, template: str, heads: int, parameters: dict[str, Any], device: torch.device | str | int, **limits: int
+    ) -> None:
         super().__init__()
         if limits["kv_heads"] < 1 or heads % limits["kv_heads"]:
             refuse(f"heads = {heads}, expected a multiple of kv_heads = {limits['kv_heads']}")
@@ -97,8 +105,10 @@ class _Planned(torch.nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(self.plan_words).data_ptr() != self.plan_words.data_ptr():
-            refuse(f"{type(self).__name__}'s plan lies on {self.plan_words.device} and cannot move, because captured graphs hold its address: make a "
-                   f"new {type(self).__name__} on the other device")
+            refuse(
+                f"{type(self).__name__}'s plan lies on {self.plan_words.device} and cannot move, because captured graphs hold its address: make a "
+                f"new {type(self).__name__} on the other device"
+            )
         return super()._apply(fn, recurse)
 
 
@@ -118,28 +128,78 @@ class PagedDecode(_Planned):
     `kv_dtype` is dtype. A token sees at most window_left tokens before its own place. `workers`: blocks of the grid, 0 for what the template says for this GPU.
     """
 
-    def __init__(self, *, heads: int, kv_heads: int, head_size: int, page_size: int, max_requests: int, max_tokens: int = 0,
-                 dtype: torch.dtype = torch.bfloat16, kv_dtype: torch.dtype | None = None, value_size: int | None = None, window_left: int = -1,
-                 soft_cap: float = 0.0, alibi: bool = False, sm_scale: float = 0.0, workers: int = 0,
-                 device: torch.device | str | int = "cuda") -> None:
+    def __init__(
+        self,
+        *,
+        heads: int,
+        kv_heads: int,
+        head_size: int,
+        page_size: int,
+        max_requests: int,
+        max_tokens: int = 0,
+        dtype: torch.dtype = torch.bfloat16,
+        kv_dtype: torch.dtype | None = None,
+        value_size: int | None = None,
+        window_left: int = -1,
+        soft_cap: float = 0.0,
+        alibi: bool = False,
+        sm_scale: float = 0.0,
+        workers: int = 0,
+        device: torch.device | str | int = "cuda",
+    ) -> None:
         value_size = value_size or _value_size(head_size)
-        parameters = {"T": dtype, "D": head_size, "GROUP": heads // max(kv_heads, 1), "KV": kv_dtype or dtype, "DV": value_size,
-                           "SOFT_CAP": soft_cap > 0, "ALIBI": alibi}
-        super().__init__("attn_decode_paged", heads, parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads,
-                         workers=workers)
-        self.heads, self.kv_heads, self.head_size, self.value_size, self.page_size = heads, kv_heads, head_size, value_size, page_size
+        parameters = {
+            "T": dtype,
+            "D": head_size,
+            "GROUP": heads // max(kv_heads, 1),
+            "KV": kv_dtype or dtype,
+            "DV": value_size,
+            "SOFT_CAP": soft_cap > 0,
+            "ALIBI": alibi,
+        }
+        super().__init__(
+            "attn_decode_paged",
+            heads,
+            parameters,
+            device,
+            max_requests=max_requests,
+            max_tokens=max_tokens,
+            kv_heads=kv_heads,
+            workers=workers,
+        )
+        self.heads, self.kv_heads, self.head_size, self.value_size, self.page_size = (
+            heads,
+            kv_heads,
+            head_size,
+            value_size,
+            page_size,
+        )
         self.dtype, self.kv_dtype, self.alibi = dtype, kv_dtype or dtype, alibi
         self.window_left, self.soft_cap, self.sm_scale = window_left, soft_cap, sm_scale
 
     def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
         """For requests whose pages are kv_indices[kv_indptr[i]:kv_indptr[i + 1]], the last with last_page_len[i] tokens (or kv_len[i] in all). With
         qo_indptr request i has q[qo_indptr[i]:qo_indptr[i + 1]], else one token. Lists, numpy's arrays, or tensors in host memory."""
-        return self._plan(kv_indptr=_listed("kv_indptr", kv_indptr), last_page_len=_listed("last_page_len", last_page_len),
-                          kv_len=_listed("kv_len", kv_len), qo_indptr=_listed("qo_indptr", qo_indptr), page_size=self.page_size,
-                          window_left=self.window_left)
+        return self._plan(
+            kv_indptr=_listed("kv_indptr", kv_indptr),
+            last_page_len=_listed("last_page_len", last_page_len),
+            kv_len=_listed("kv_len", kv_len),
+            qo_indptr=_listed("qo_indptr", qo_indptr),
+            page_size=self.page_size,
+            window_left=self.window_left,
+        )
 
-    def forward(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, kv_indices: Tensor, *, alibi_slopes: Tensor | None = None,
-                k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self,
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        kv_indices: Tensor,
+        *,
+        alibi_slopes: Tensor | None = None,
+        k_scale: Tensor | None = None,
+        v_scale: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """(o [tokens, heads, value_size], lse [tokens, heads]): torch.ops.kiln.attn_decode_paged with the plan. Rows of q behind the plan's are left
         as they are allocated."""
         of_type(self.dtype, q=q)
@@ -148,9 +208,24 @@ class PagedDecode(_Planned):
         of_shape(k_cache, "k_cache", k_cache.shape[0], self.page_size, self.kv_heads, self.head_size)
         of_shape(v_cache, "v_cache", k_cache.shape[0], self.page_size, self.kv_heads, self.value_size)
         if self.alibi != (alibi_slopes is not None):
-            refuse(f"alibi_slopes is {'' if alibi_slopes is not None else 'not '}given, but this PagedDecode has alibi = {self.alibi}")
-        return attn_decode_paged(q, k_cache, v_cache, kv_indices, self.plan_words, self.workers, self.workspace_bytes, self.sm_scale, self.soft_cap,
-                                 self.window_left, alibi_slopes, k_scale, v_scale)
+            refuse(
+                f"alibi_slopes is {'' if alibi_slopes is not None else 'not '}given, but this PagedDecode has alibi = {self.alibi}"
+            )
+        return attn_decode_paged(
+            q,
+            k_cache,
+            v_cache,
+            kv_indices,
+            self.plan_words,
+            self.workers,
+            self.workspace_bytes,
+            self.sm_scale,
+            self.soft_cap,
+            self.window_left,
+            alibi_slopes,
+            k_scale,
+            v_scale,
+        )
 
 
 class RaggedPrefill(_Planned):
@@ -163,25 +238,77 @@ class RaggedPrefill(_Planned):
     Options as PagedDecode's; `mask`: each call has a mask of its own, instead of `causal`.
     """
 
-    def __init__(self, *, heads: int, kv_heads: int, head_size: int, max_requests: int, max_tokens: int, dtype: torch.dtype = torch.bfloat16,
-                 value_size: int | None = None, causal: bool = True, window_left: int = -1, soft_cap: float = 0.0, alibi: bool = False,
-                 mask: bool = False, sm_scale: float = 0.0, workers: int = 0, device: torch.device | str | int = "cuda") -> None:
+    def __init__(
+        self,
+        *,
+        heads: int,
+        kv_heads: int,
+        head_size: int,
+        max_requests: int,
+        max_tokens: int,
+        dtype: torch.dtype = torch.bfloat16,
+        value_size: int | None = None,
+        causal: bool = True,
+        window_left: int = -1,
+        soft_cap: float = 0.0,
+        alibi: bool = False,
+        mask: bool = False,
+        sm_scale: float = 0.0,
+        workers: int = 0,
+        device: torch.device | str | int = "cuda",
+    ) -> None:
         value_size = value_size or _value_size(head_size)
-        parameters = {"T": dtype, "D": head_size, "DV": value_size, "GROUP": heads // max(kv_heads, 1), "CAUSAL": causal, "WINDOW": window_left >= 0,
-                           "SOFT_CAP": soft_cap > 0, "ALIBI": alibi, "MASK": mask}
-        super().__init__("attn_prefill", heads, parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads,
-                         workers=workers)
+        parameters = {
+            "T": dtype,
+            "D": head_size,
+            "DV": value_size,
+            "GROUP": heads // max(kv_heads, 1),
+            "CAUSAL": causal,
+            "WINDOW": window_left >= 0,
+            "SOFT_CAP": soft_cap > 0,
+            "ALIBI": alibi,
+            "MASK": mask,
+        }
+        super().__init__(
+            "attn_prefill",
+            heads,
+            parameters,
+            device,
+            max_requests=max_requests,
+            max_tokens=max_tokens,
+            kv_heads=kv_heads,
+            workers=workers,
+        )
         self.heads, self.kv_heads, self.head_size, self.value_size, self.dtype = heads, kv_heads, head_size, value_size, dtype
-        self.causal, self.window_left, self.soft_cap, self.alibi, self.mask, self.sm_scale = causal, window_left, soft_cap, alibi, mask, sm_scale
+        self.causal, self.window_left, self.soft_cap, self.alibi, self.mask, self.sm_scale = (
+            causal,
+            window_left,
+            soft_cap,
+            alibi,
+            mask,
+            sm_scale,
+        )
 
     def plan(self, qo_indptr: Any, kv_indptr: Any, *, kv_len: Any = None) -> AttentionPlan:
         """For requests with q[qo_indptr[i]:qo_indptr[i + 1]] and, of k and v, rows from kv_indptr[i] on: kv_len[i] of them, or all up to the next.
         Lists, numpy's arrays, or tensors in host memory."""
-        return self._plan(qo_indptr=_listed("qo_indptr", qo_indptr), kv_indptr=_listed("kv_indptr", kv_indptr), kv_len=_listed("kv_len", kv_len),
-                          window_left=self.window_left)
+        return self._plan(
+            qo_indptr=_listed("qo_indptr", qo_indptr),
+            kv_indptr=_listed("kv_indptr", kv_indptr),
+            kv_len=_listed("kv_len", kv_len),
+            window_left=self.window_left,
+        )
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None, mask: Tensor | None = None,
-                mask_indptr: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        alibi_slopes: Tensor | None = None,
+        mask: Tensor | None = None,
+        mask_indptr: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """(o [tokens, heads, value_size], lse [tokens, heads]): torch.ops.kiln.attn_prefill with the plan. Rows of q behind the plan's are left as
         they are allocated."""
         of_type(self.dtype, q=q)
@@ -190,6 +317,21 @@ class RaggedPrefill(_Planned):
         of_shape(v, "v", k.shape[0], self.kv_heads, self.value_size)
         for name, wanted, given in (("alibi_slopes", self.alibi, alibi_slopes), ("mask", self.mask, mask)):
             if wanted != (given is not None):
-                refuse(f"{name} is {'' if given is not None else 'not '}given, but this RaggedPrefill has {name.partition('_')[0]} = {wanted}")
-        return attn_prefill(q, k, v, self.plan_words, self.workers, self.workspace_bytes, self.causal, self.sm_scale, self.soft_cap, self.window_left,
-                            alibi_slopes, mask, mask_indptr)
+                refuse(
+                    f"{name} is {'' if given is not None else 'not '}given, but this RaggedPrefill has {name.partition('_')[0]} = {wanted}"
+                )
+        return attn_prefill(
+            q,
+            k,
+            v,
+            self.plan_words,
+            self.workers,
+            self.workspace_bytes,
+            self.causal,
+            self.sm_scale,
+            self.soft_cap,
+            self.window_left,
+            alibi_slopes,
+            mask,
+            mask_indptr,
+        )

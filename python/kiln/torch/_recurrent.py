@@ -53,7 +53,9 @@ def _of_heads(x, **weights):
 
 
 @operator("kiln::rwkv7_shift_mix", "rwkv7_shift_mix", parameters="T D OUTPUTS VARLEN")
-def rwkv7_shift_mix(launch, x: Tensor, mu: Tensor, cache: Tensor | None = None, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def rwkv7_shift_mix(
+    launch, x: Tensor, mu: Tensor, cache: Tensor | None = None, cu_seqlens: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Returns (mixes [outputs, B, T, D], new cache [N, D]) of x [B, T, D].
 
     Mix i is x + (previous token - x) * mu[i], with mu [outputs, D]. `cache` [N, D] has the tokens before the
@@ -69,7 +71,20 @@ def rwkv7_shift_mix(launch, x: Tensor, mu: Tensor, cache: Tensor | None = None, 
     matrix, rows, stride = rows_of(x)
     mu, cache = _contiguous(mu, cache)
     out, last = empty(x, outputs, *x.shape, dtype=x.dtype), empty(x, sequences, width, dtype=x.dtype)
-    launch((x.dtype, width, outputs, cu_seqlens is not None), out, matrix, mu, sequences, length, stride, width, rows * width, cache, last, cu_seqlens)
+    launch(
+        (x.dtype, width, outputs, cu_seqlens is not None),
+        out,
+        matrix,
+        mu,
+        sequences,
+        length,
+        stride,
+        width,
+        rows * width,
+        cache,
+        last,
+        cu_seqlens,
+    )
     return out, last
 
 
@@ -89,8 +104,19 @@ def rwkv7_kprep(launch, k: Tensor, a: Tensor, k_k: Tensor, k_a: Tensor, eps: flo
 
 
 @operator("kiln::rwkv7_out", "rwkv7_out", parameters="T D NORM")
-def rwkv7_out(launch, o: Tensor, r: Tensor, k: Tensor, v: Tensor, g: Tensor, r_k: Tensor, norm_weight: Tensor | None = None,
-              norm_bias: Tensor | None = None, eps: float = 0.00064, norm: bool = False) -> Tensor:
+def rwkv7_out(
+    launch,
+    o: Tensor,
+    r: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    r_k: Tensor,
+    norm_weight: Tensor | None = None,
+    norm_bias: Tensor | None = None,
+    eps: float = 0.00064,
+    norm: bool = False,
+) -> Tensor:
     """Returns (o + (sum of r k r_k over the head) v) * g, [B, T, H, D].
 
     With `norm` o is first normalised over each head (a group norm).
@@ -108,8 +134,19 @@ def rwkv7_out(launch, o: Tensor, r: Tensor, k: Tensor, v: Tensor, g: Tensor, r_k
 
 
 @operator("kiln::wkv7_recurrent", "wkv7_recurrent", parameters="T K V FORM W VARLEN FOR")
-def wkv7_recurrent(launch, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor | None = None, kk: Tensor | None = None,
-                   scale: float = 1.0, initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def wkv7_recurrent(
+    launch,
+    r: Tensor,
+    w: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    b: Tensor | None = None,
+    kk: Tensor | None = None,
+    scale: float = 1.0,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Returns (o [B, T, H, V], final state [N, H, K, V] f32) of the recurrence
 
         S = diag(exp w) S + b (a^T S) + k v^T;  o = scale * S^T r
@@ -132,14 +169,40 @@ def wkv7_recurrent(launch, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor
     r, w, k, v, a, b, kk, initial_state = _contiguous(r, w, k, v, a, b, kk, initial_state)
     out, state = like(v), empty(r, sequences, heads, width, values)
     form, suits = "a_b" if kk is None else "kk_a", _suits(r.shape[0] * length, sequences)
-    launch((r.dtype, width, values, form, w.dtype, cu_seqlens is not None, suits), out, r, w, k, v, a, sequences, length, heads, b, kk, scale,
-           initial_state, state, cu_seqlens)
+    launch(
+        (r.dtype, width, values, form, w.dtype, cu_seqlens is not None, suits),
+        out,
+        r,
+        w,
+        k,
+        v,
+        a,
+        sequences,
+        length,
+        heads,
+        b,
+        kk,
+        scale,
+        initial_state,
+        state,
+        cu_seqlens,
+    )
     return out, state
 
 
 @operator("kiln::delta_recurrent", "delta_recurrent", parameters="T K V GATE GATE_INPUT BETA BETA_INPUT L2NORM G B FOR")
-def delta_recurrent(launch, q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None = None, g: Tensor | None = None, scale: float = 0.0,
-                    initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None, l2norm: bool = False) -> tuple[Tensor, Tensor]:
+def delta_recurrent(
+    launch,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None = None,
+    g: Tensor | None = None,
+    scale: float = 0.0,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    l2norm: bool = False,
+) -> tuple[Tensor, Tensor]:
     """Returns (o [B, T, HV, V], final state [N, HV, K, V] f32) of the recurrence
 
         S *= exp(g);  u = v - S^T k;  S += k (beta u)^T;  o = scale * S^T q
@@ -167,8 +230,27 @@ def delta_recurrent(launch, q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None
     gate = "none" if g is None else "key" if g.dim() == 4 else "head"
     strength = "none" if beta is None else "value" if beta.dim() == 4 else "head"
     types = (None if g is None else g.dtype, None if beta is None else beta.dtype)
-    launch((q.dtype, width, values, gate, None, strength, None, l2norm, *types, _suits(tokens, sequences)), out, q, k, v, beta, tokens, sequences,
-           heads, value_heads, heads * width, heads * width, value_heads * values, value_heads * values, scale, g, initial_state, state, cu_seqlens)
+    launch(
+        (q.dtype, width, values, gate, None, strength, None, l2norm, *types, _suits(tokens, sequences)),
+        out,
+        q,
+        k,
+        v,
+        beta,
+        tokens,
+        sequences,
+        heads,
+        value_heads,
+        heads * width,
+        heads * width,
+        value_heads * values,
+        value_heads * values,
+        scale,
+        g,
+        initial_state,
+        state,
+        cu_seqlens,
+    )
     return out, state
 
 
@@ -184,6 +266,24 @@ def attn_merge(launch, v: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
     v = v if v.stride(3) == 1 else v.contiguous()
     tokens, states, heads, size = v.shape
     out, lse = empty(v, tokens, heads, size, dtype=v.dtype), empty(v, tokens, heads)
-    launch((v.dtype, size, False), out, v, s, tokens, states, heads, heads * size, size, v.stride(0), v.stride(1), v.stride(2), s.stride(0), s.stride(1),
-           s.stride(2), lse, heads, 1)
+    launch(
+        (v.dtype, size, False),
+        out,
+        v,
+        s,
+        tokens,
+        states,
+        heads,
+        heads * size,
+        size,
+        v.stride(0),
+        v.stride(1),
+        v.stride(2),
+        s.stride(0),
+        s.stride(1),
+        s.stride(2),
+        lse,
+        heads,
+        1,
+    )
     return out, lse

@@ -18,6 +18,7 @@ from .. import _kiln
 from .._errors import Code, Error
 from . import _modes
 
+
 def specialize(on: bool) -> None:
     """Says what happens when a template parameter would be a symbolic size while torch traces.
 
@@ -67,9 +68,12 @@ class Template:
         if _modes.state.specialize and not has_free_unbacked_symbols(value):
             int(value)  # makes torch guard on the value
             return
-        raise Error(f"{self.operator}: parameter {name} of template {self.name} would be the symbolic size {value}. A parameter is compiled into the "
-                    f"kernel and must be a number: keep that dimension static (torch._dynamo.mark_static, a size that weights have, "
-                    f"dynamic=None), or let kiln.torch.specialize(True) guard on its value", Code.invalid_value)
+        raise Error(
+            f"{self.operator}: parameter {name} of template {self.name} would be the symbolic size {value}. A parameter is compiled into the "
+            f"kernel and must be a number: keep that dimension static (torch._dynamo.mark_static, a size that weights have, "
+            f"dynamic=None), or let kiln.torch.specialize(True) guard on its value",
+            Code.invalid_value,
+        )
 
 
 class Registered(NamedTuple):
@@ -88,8 +92,9 @@ _operators: dict[str, Registered] = _kiln.__dict__.setdefault("_torch_operators"
 _libraries: dict[str, torch.library.Library] = _kiln.__dict__.setdefault("_torch_libraries", {})
 
 
-def operator(name: str, *templates: Template | str, parameters: str = "", mutates: Iterable[str] = (),
-             dispatch_key: str = "CUDA") -> Callable[[Callable[..., Any]], Any]:
+def operator(
+    name: str, *templates: Template | str, parameters: str = "", mutates: Iterable[str] = (), dispatch_key: str = "CUDA"
+) -> Callable[[Callable[..., Any]], Any]:
     """A decorator that makes the operator torch.ops.NAMESPACE.NAME from a body, and returns the operator.
 
         @kiln.torch.operator("mine::add_bias_gelu", "add_bias_gelu", parameters="T D")
@@ -106,13 +111,15 @@ def operator(name: str, *templates: Template | str, parameters: str = "", mutate
     An operator is registered once per process and kept. Registering a changed body under the same name and
     schema replaces the body. Another schema under the same name raises Error (Code.invalid_argument).
     """
-    handles = tuple(t.for_operator(name) if isinstance(t, Template) else Template(t, parameters).for_operator(name) for t in templates)
+    handles = tuple(
+        t.for_operator(name) if isinstance(t, Template) else Template(t, parameters).for_operator(name) for t in templates
+    )
 
     _launched.extend(handles)
 
     def register(body: Callable[..., Any]) -> Any:
         signature = inspect.signature(body, eval_str=True)
-        arguments = list(signature.parameters.values())[len(handles):]
+        arguments = list(signature.parameters.values())[len(handles) :]
 
         def shape_of_body() -> None: ...  # infer_schema reads the body's signature without the launches
 
@@ -130,8 +137,10 @@ def _register(name: str, schema: str, body: Callable[..., Any], real: Any, fake:
     namespace, _, short = name.partition("::")
     known = _operators.get(name)
     if known and known.schema != schema:
-        raise Error(f"{name} is registered already, with the schema {known.schema}, not {schema}: an operator's schema cannot change in a process",
-                    Code.invalid_argument)
+        raise Error(
+            f"{name} is registered already, with the schema {known.schema}, not {schema}: an operator's schema cannot change in a process",
+            Code.invalid_argument,
+        )
     if known and known.body.__code__ == body.__code__ and known.body.__closure__ == body.__closure__ is None:
         return known.overload  # the body's module was imported again
     library = _libraries.get(namespace)
@@ -156,4 +165,3 @@ def implement(dispatch_key: str) -> None:
     for name, known in _operators.items():
         if not torch._C._dispatch_has_kernel_for_dispatch_key(name, dispatch_key):
             known.library.impl(name.partition("::")[2], known.real, dispatch_key)
-

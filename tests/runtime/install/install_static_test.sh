@@ -19,8 +19,11 @@ mv "$package"/tested/* "$package/kiln"
 
 # build_engine NAME PREFIX: builds $work/NAME/bin/engine with the package under PREFIX.
 build_engine() {
-  "$cmake" -S "$source/examples/engine" -B "$work/$1/bin" -DCMAKE_PREFIX_PATH="$2" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
-    "$cmake" --build "$work/$1/bin" >>"$work/log" 2>&1 || { cat "$work/log"; fail "the engine does not build"; }
+  if ! { "$cmake" -S "$source/examples/engine" -B "$work/$1/bin" -DCMAKE_PREFIX_PATH="$2" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
+    "$cmake" --build "$work/$1/bin" >>"$work/log" 2>&1; }; then
+    cat "$work/log"
+    fail "the engine does not build"
+  fi
 }
 mkdir "$work/tmp"
 # run PROGRAM [VARIABLE=VALUE]...: runs it with an empty HOME, a new cache and nothing

@@ -20,8 +20,11 @@ library=$(cd "$work/a" && find . -name 'libkiln.so' | head -n 1)
 libdir=${library%/*}
 
 for example in engine decoder; do
-  "$cmake" -S "$source/examples/$example" -B "$work/$example" -DCMAKE_PREFIX_PATH="$work/a" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
-    "$cmake" --build "$work/$example" >>"$work/log" 2>&1 || { cat "$work/log"; fail "the example $example does not build"; }
+  if ! { "$cmake" -S "$source/examples/$example" -B "$work/$example" -DCMAKE_PREFIX_PATH="$work/a" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
+    "$cmake" --build "$work/$example" >>"$work/log" 2>&1; }; then
+    cat "$work/log"
+    fail "the example $example does not build"
+  fi
 done
 
 mkdir "$work/tmp" "$work/elsewhere"

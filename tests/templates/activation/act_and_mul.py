@@ -1,16 +1,32 @@
 """act_and_mul against float64, in corner cases that `kiln run --check` does not draw; and
 its time beside PyTorch.
 """
+
 import itertools
 
 import torch
 import torch.nn.functional as F
-
-from harness import TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
+from harness import (
+    TOLERANCE,
+    Guarded,
+    Row,
+    compiled,
+    expect_close,
+    expect_refused,
+    expect_same_bits,
+    kernel,
+    normal,
+    peers,
+    prefetch,
+)
 
 ALPHA, LIMIT = 1.702, 7.0
 
-SANITIZE = ["act_and_mul T=bf16 D=4096 rows=37", "act_and_mul T=f32 D=97 rows=70 ORDER=interleaved ACT=gelu", "act_and_mul T=f16 D=1024 rows=33 OUT=e4m3 GROUP=128"]
+SANITIZE = [
+    "act_and_mul T=bf16 D=4096 rows=37",
+    "act_and_mul T=f32 D=97 rows=70 ORDER=interleaved ACT=gelu",
+    "act_and_mul T=f16 D=1024 rows=33 OUT=e4m3 GROUP=128",
+]
 
 
 def activation(act, x):
@@ -27,7 +43,13 @@ def activation(act, x):
 def reference(x, act="silu", order="gate_first"):
     x = x.double()
     d = x.shape[1] // 2
-    gate, up = (x[:, ::2], x[:, 1::2]) if order == "interleaved" else (x[:, :d], x[:, d:]) if order == "gate_first" else (x[:, d:], x[:, :d])
+    gate, up = (
+        (x[:, ::2], x[:, 1::2])
+        if order == "interleaved"
+        else (x[:, :d], x[:, d:])
+        if order == "gate_first"
+        else (x[:, d:], x[:, :d])
+    )
     return activation(act, gate) * (up.clamp(-LIMIT, LIMIT) + 1 if act == "swigluoai" else up)
 
 
@@ -51,7 +73,9 @@ def test_every_dtype_and_width():
 
 
 def test_every_activation_and_order():
-    kinds = list(itertools.product(("silu", "gelu", "gelu_tanh", "swigluoai"), ("gate_first", "up_first", "interleaved"), ("f32", "bf16")))
+    kinds = list(
+        itertools.product(("silu", "gelu", "gelu_tanh", "swigluoai"), ("gate_first", "up_first", "interleaved"), ("f32", "bf16"))
+    )
     for act, order, dtype in kinds:
         prefetch("act_and_mul", T=dtype, D=768, ACT=act, ORDER=order)
     for act, order, dtype in kinds:
@@ -119,7 +143,9 @@ def test_special_values():
         for act in ("silu", "gelu", "gelu_tanh", "swigluoai"):
             x = normal(4, 512, dtype=dtype)
             x[:, 256:] = 1.0
-            x[0, :8] = torch.tensor([0.0, -0.0, float("nan"), float("inf"), float("-inf"), 100.0, -100.0, torch.finfo(x.dtype).smallest_normal / 2])
+            x[0, :8] = torch.tensor(
+                [0.0, -0.0, float("nan"), float("inf"), float("-inf"), 100.0, -100.0, torch.finfo(x.dtype).smallest_normal / 2]
+            )
             out = run(x, dtype, ACT=act)
             want, y = reference(x, act), out.view
             expect_close(y[1:], want[1:], TOLERANCE[dtype], f"{dtype} {act}")
@@ -129,7 +155,9 @@ def test_special_values():
             else:
                 assert bool(y[0, 3] == float("inf")), f"{act}: infinity stays"
             for i in (0, 1, 5, 6, 7):
-                assert abs(float(y[0, i]) - float(want[0, i])) <= 4e-3 * abs(float(want[0, i])) + 1e-37, f"{dtype} {act} element {i}: {float(y[0, i])} {float(want[0, i])}"
+                assert abs(float(y[0, i]) - float(want[0, i])) <= 4e-3 * abs(float(want[0, i])) + 1e-37, (
+                    f"{dtype} {act} element {i}: {float(y[0, i])} {float(want[0, i])}"
+                )
             out.check()
 
 
@@ -144,7 +172,9 @@ def test_candidates_give_the_same_bits():
     x = normal(129, 2 * 7168)
     first = run(x).view
     for threads, unroll, vec in itertools.product((128, 256, 512), (1, 2, 4), (4, 8)):
-        expect_same_bits(run(x, THREADS=threads, UNROLL=unroll, VEC=vec).view, first, f"THREADS={threads} UNROLL={unroll} VEC={vec}")
+        expect_same_bits(
+            run(x, THREADS=threads, UNROLL=unroll, VEC=vec).view, first, f"THREADS={threads} UNROLL={unroll} VEC={vec}"
+        )
 
 
 def test_no_rows():
@@ -163,12 +193,27 @@ def bench():
                 launches["eager"] = lambda o, x, d=d: F.silu(x[:, :d]) * x[:, d:]
             for label, peer in peers.get("silu_and_mul").items():
                 launches[label] = lambda o, x, peer=peer: peer(o, x)
-            yield Row(f"act_and_mul bf16 {rows} x {d}", 4 * rows * d, 2 * rows * d, lambda rows=rows, d=d: (torch.empty(rows, d, device="cuda", dtype=torch.bfloat16), normal(rows, 2 * d)), launches)
+            yield Row(
+                f"act_and_mul bf16 {rows} x {d}",
+                4 * rows * d,
+                2 * rows * d,
+                lambda rows=rows, d=d: (torch.empty(rows, d, device="cuda", dtype=torch.bfloat16), normal(rows, 2 * d)),
+                launches,
+            )
     for rows in (64, 8192):
         d = 14336
         k = kernel("act_and_mul", T="bf16", D=d, OUT="e4m3", GROUP=128)
         launches = {"kiln": lambda o, s, x, k=k, rows=rows, d=d: k(o, x, rows, 2 * d, d, ALPHA, LIMIT, None, s, d // 128)}
         for label, peer in peers.get("silu_and_mul_fp8").items():
             launches[label] = lambda o, s, x, peer=peer: peer(o, s, x)
-        yield Row(f"act_and_mul bf16 {rows} x {d} e4m3 GROUP=128", 4 * rows * d, rows * d + rows * d // 32,
-                  lambda rows=rows, d=d: (torch.empty(rows, d, device="cuda", dtype=torch.float8_e4m3fn), torch.empty(rows, d // 128, device="cuda"), normal(rows, 2 * d)), launches)
+        yield Row(
+            f"act_and_mul bf16 {rows} x {d} e4m3 GROUP=128",
+            4 * rows * d,
+            rows * d + rows * d // 32,
+            lambda rows=rows, d=d: (
+                torch.empty(rows, d, device="cuda", dtype=torch.float8_e4m3fn),
+                torch.empty(rows, d // 128, device="cuda"),
+                normal(rows, 2 * d),
+            ),
+            launches,
+        )

@@ -1,10 +1,10 @@
 """act_and_mul with OUT = e4m3, with static scales and group scales: codes differ by at most
 one from rounded float64.
 """
+
 import itertools
 
 import torch
-
 from act_and_mul import ALPHA, LIMIT, reference
 from fp8_quant import FLOAT_MAX, codes_apart, exact
 from harness import Guarded, expect_same_bits, kernel, normal, prefetch
@@ -34,12 +34,18 @@ def expect_within_one(x, what, dtype="bf16", scale=None, group=0, act="silu", or
         assert off < 4e-6, f"{what}: scales are off by {off:.2g}"
         scale = made.reshape(rows, -1, 1)
     apart = codes_apart(codes.reshape(spans.shape), exact(spans, torch.ones(1, device="cuda") if scale is None else scale))
-    assert int(apart.max()) <= 1, f"{what}: {int((apart > 1).sum())} codes are more than one from the exact one, {int(apart.max())} at most"
+    assert int(apart.max()) <= 1, (
+        f"{what}: {int((apart > 1).sum())} codes are more than one from the exact one, {int(apart.max())} at most"
+    )
     return int((apart > 0).sum()) / apart.numel()
 
 
 def test_every_dtype_width_and_group():
-    kinds = [(t, d, g) for t, d, g in itertools.product(("f32", "f16", "bf16"), (1, 7, 97, 128, 1009, 4096, 7168, 14336, 28672), (0, 64, 128)) if not g or d % g == 0]
+    kinds = [
+        (t, d, g)
+        for t, d, g in itertools.product(("f32", "f16", "bf16"), (1, 7, 97, 128, 1009, 4096, 7168, 14336, 28672), (0, 64, 128))
+        if not g or d % g == 0
+    ]
     for t, d, g in kinds:
         prefetch("act_and_mul", T=t, D=d, OUT="e4m3", GROUP=g, ACT="silu", ORDER="gate_first")
     worst = 0.0
@@ -53,11 +59,21 @@ def test_every_dtype_width_and_group():
 
 
 def test_every_activation_and_order():
-    kinds = list(itertools.product(("silu", "gelu", "gelu_tanh", "swigluoai"), ("gate_first", "up_first", "interleaved"), (0, 64, 128)))
+    kinds = list(
+        itertools.product(("silu", "gelu", "gelu_tanh", "swigluoai"), ("gate_first", "up_first", "interleaved"), (0, 64, 128))
+    )
     for act, order, g in kinds:
         prefetch("act_and_mul", T="bf16", D=1024, OUT="e4m3", GROUP=g, ACT=act, ORDER=order)
     for act, order, g in kinds:
-        expect_within_one(normal(65, 2048, scale=3.0), f"{act} {order} GROUP={g}", "bf16", None if g else torch.tensor([0.02], device="cuda"), g, act, order)
+        expect_within_one(
+            normal(65, 2048, scale=3.0),
+            f"{act} {order} GROUP={g}",
+            "bf16",
+            None if g else torch.tensor([0.02], device="cuda"),
+            g,
+            act,
+            order,
+        )
 
 
 def test_special_values():
@@ -72,11 +88,17 @@ def test_special_values():
         x[0, :512], x[1, 5], x[2, 7] = 0.0, float("nan"), float("inf")
         codes, scales = run(x, t, None, g)
         want = reference(x)
-        assert bool((codes[0] == 0).all()) and bool((scales[0] == scales[0, 0]).all()) and abs(float(scales[0, 0]) * 448 / 1e-10 - 1) < 1e-6, "zeros"
+        assert (
+            bool((codes[0] == 0).all())
+            and bool((scales[0] == scales[0, 0]).all())
+            and abs(float(scales[0, 0]) * 448 / 1e-10 - 1) < 1e-6
+        ), "zeros"
         assert int(codes[1, 5]) == 0x7F and int((codes[1] == 0x7F).sum()) == 1, f"{t} {g}: NaN stays in its place"
         rest = torch.arange(g, device="cuda") != 5
         assert abs(float(scales[1, 0]) * 448 / float(want[1, :g][rest].abs().max()) - 1) < 4e-6, "NaN decides over nothing"
-        assert int(codes[2, 7]) == 0x7E and abs(float(scales[2, 0]) * 448 / FLOAT_MAX - 1) < 1e-6, f"{t} {g}: infinity: code {int(codes[2, 7])}, scale {float(scales[2, 0])}"
+        assert int(codes[2, 7]) == 0x7E and abs(float(scales[2, 0]) * 448 / FLOAT_MAX - 1) < 1e-6, (
+            f"{t} {g}: infinity: code {int(codes[2, 7])}, scale {float(scales[2, 0])}"
+        )
         assert bool(((codes[2, 8:g] & 0x7F) == 0).all()), "beside an infinity: zeros"
 
 

@@ -4,13 +4,17 @@ Other bytes must not change.
 Peers (harness.peers) are called as (k, v, k_cache, v_cache, *, slots, kv_indices, kv_indptr, batch_indices,
 kv_positions); each uses the arguments that it needs. The caches are NHD [pages, page_size, kv_heads, D].
 """
+
 import itertools
 
 import torch
-
 from harness import DTYPES, Guarded, Row, compiled, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
-SANITIZE = ["append_paged_kv T=bf16 D=128 tokens=37", "append_paged_kv T=f32 D=80 PAGING=page_table tokens=33 kv_heads=3", "append_paged_kv T=f16 D=128 KV=e4m3 tokens=37"]
+SANITIZE = [
+    "append_paged_kv T=bf16 D=128 tokens=37",
+    "append_paged_kv T=f32 D=80 PAGING=page_table tokens=33 kv_heads=3",
+    "append_paged_kv T=f16 D=128 KV=e4m3 tokens=37",
+]
 LARGEST = {"e4m3": 448.0, "e5m2": 57344.0}
 
 
@@ -84,7 +88,7 @@ class PageTable:
         kind = DTYPES[dtype]
         pages_of = [-(-n // page_size) for n in lengths]
         self.pages = sum(pages_of) + spare
-        indices = torch.randperm(self.pages)[:sum(pages_of)]
+        indices = torch.randperm(self.pages)[: sum(pages_of)]
         indptr = torch.tensor([0] + list(itertools.accumulate(pages_of)))
         request, position = [], []
         for i, n in enumerate(lengths):
@@ -98,7 +102,9 @@ class PageTable:
         self.stored = (~skipped).nonzero().flatten().cuda()  # tokens
         self.page, self.entry = page.cuda()[self.stored], entry.cuda()[self.stored]
         request = torch.where(skipped, -1, request)
-        self.kv_indices, self.kv_indptr, self.batch_indices, self.positions = (t.to("cuda", kind) for t in (indices, indptr, request, position))
+        self.kv_indices, self.kv_indptr, self.batch_indices, self.positions = (
+            t.to("cuda", kind) for t in (indices, indptr, request, position)
+        )
         self.tokens = len(position)
 
 
@@ -111,8 +117,24 @@ def append(k, v, cache, slot_mapping=None, table=None, k_scale=None, v_scale=Non
     paging = "slot_mapping" if table is None else "page_table"
     pages = (None,) * 4 if table is None else (table.kv_indices, table.kv_indptr, table.batch_indices, table.positions)
     kernel("append_paged_kv", T=dtype, D=d, IDTYPE=idtype, PAGING=paging, **parameters)(
-        cache.views[0], cache.views[1], k, v, tokens, heads, cache.page_size, k.stride(0), k.stride(1), v.stride(0), v.stride(1), *cache.strides,
-        slot_mapping, *pages, k_scale, v_scale, stride_scale)
+        cache.views[0],
+        cache.views[1],
+        k,
+        v,
+        tokens,
+        heads,
+        cache.page_size,
+        k.stride(0),
+        k.stride(1),
+        v.stride(0),
+        v.stride(1),
+        *cache.strides,
+        slot_mapping,
+        *pages,
+        k_scale,
+        v_scale,
+        stride_scale,
+    )
 
 
 def test_every_dtype_and_head():
@@ -127,7 +149,9 @@ def test_every_dtype_and_head():
             append(k, v, cache, slot)
             stored = (slot >= 0).nonzero().flatten()
             rows = [bits_of(x)[stored].view(x.dtype) for x in (k, v)]
-            cache.expect(slot[stored] // page_size, slot[stored] % page_size, rows, expect_same_bits, f"{dtype} D={d} tokens={tokens}")
+            cache.expect(
+                slot[stored] // page_size, slot[stored] % page_size, rows, expect_same_bits, f"{dtype} D={d} tokens={tokens}"
+            )
 
 
 def test_layouts_and_page_tables():
@@ -136,12 +160,20 @@ def test_layouts_and_page_tables():
         k, v = normal(table.tokens, 8, 128), normal(table.tokens, 8, 128)
         cache = Cache(table.pages, page_size, 8, 128, layout=layout)
         append(k, v, cache, table=table)
-        cache.expect(table.page, table.entry, (k[table.stored], v[table.stored]), expect_same_bits, f"{layout} pages of {page_size}, {dtype}")
+        cache.expect(
+            table.page, table.entry, (k[table.stored], v[table.stored]), expect_same_bits, f"{layout} pages of {page_size}, {dtype}"
+        )
         cache = Cache(table.pages, page_size, 8, 128, layout=layout)
         slot = slots(table.tokens, table.pages * page_size, dtype=dtype)
         append(k, v, cache, slot)
         stored = (slot >= 0).nonzero().flatten()
-        cache.expect(slot[stored].long() // page_size, slot[stored].long() % page_size, (k[stored], v[stored]), expect_same_bits, f"{layout} slots, {dtype}")
+        cache.expect(
+            slot[stored].long() // page_size,
+            slot[stored].long() % page_size,
+            (k[stored], v[stored]),
+            expect_same_bits,
+            f"{layout} slots, {dtype}",
+        )
 
 
 def test_fp8():
@@ -163,6 +195,7 @@ def test_fp8():
                 nonlocal worst
                 worst = max(worst, ulps(got, want, kv))
                 assert worst <= 1, f"{dtype} to {kv}, scales {per_head}: {worst} ulp from the exact rounding"
+
             cache.expect(slot[stored] // 16, slot[stored] % 16, [r[stored] for r in rows], compare, f"{dtype} to {kv}")
     return f"at most {worst} ulp"
 
@@ -193,7 +226,9 @@ def test_strides_beyond_31_bits():
     k.view.copy_(normal(2, 8, 128))
     cache = [Guarded(3, 16, 8, 128, strides=(stride, 1024, 128, 1)) for _ in "kv"]
     slot = torch.tensor([35, 3], device="cuda")
-    kernel("append_paged_kv", T="bf16", D=128)(cache[0].view, cache[1].view, k.view, k.view, 2, 8, 16, stride, 128, stride, 128, stride, 1024, 128, slot)
+    kernel("append_paged_kv", T="bf16", D=128)(
+        cache[0].view, cache[1].view, k.view, k.view, 2, 8, 16, stride, 128, stride, 128, stride, 1024, 128, slot
+    )
     for c in cache:
         expect_same_bits(c.view[2, 3], k.view[0])
         expect_same_bits(c.view[0, 3], k.view[1])
@@ -257,7 +292,13 @@ def paged(tokens, page_size):
     request, position = token // per, token % per
     slot = indices[request * 16 + position // page_size] * page_size + position % page_size
     indptr = torch.arange(requests + 1, device="cuda") * 16
-    return {"slots": slot, "kv_indices": indices.int(), "kv_indptr": indptr.int(), "batch_indices": request.int(), "kv_positions": position.int()}, 16 * requests
+    return {
+        "slots": slot,
+        "kv_indices": indices.int(),
+        "kv_indptr": indptr.int(),
+        "batch_indices": request.int(),
+        "kv_positions": position.int(),
+    }, 16 * requests
 
 
 def bench():
@@ -269,21 +310,44 @@ def bench():
         def make(tokens=tokens, kv=kv):
             where, pages = paged(tokens, page_size)
             cache = [torch.zeros(pages, page_size, heads, d, device="cuda").to(DTYPES[kv]) for _ in "kv"]
-            return normal(tokens, heads, d), normal(tokens, heads, d), *cache, torch.full((1,), 0.01, device="cuda"), *where.values()
+            return (
+                normal(tokens, heads, d),
+                normal(tokens, heads, d),
+                *cache,
+                torch.full((1,), 0.01, device="cuda"),
+                *where.values(),
+            )
 
         def eager(k, v, kc, vc, scale, slot, *_):
             for x, cache in ((k, kc), (v, vc)):
                 if cache.dtype == torch.bfloat16:
                     cache.view(-1, heads, d).index_copy_(0, slot, x)
                 else:  # index_copy_ lacks fp8, so the bytes are copied
-                    cache.view(torch.uint8).view(-1, heads, d).index_copy_(0, slot, (x.float() / scale).clamp(-448, 448).to(cache.dtype).view(torch.uint8))
-        launches = {"kiln": lambda k, v, kc, vc, scale, slot, *_, run=by_slot, tokens=tokens: run(kc, vc, k, v, tokens, heads, page_size, *strides, slot, None, None, None, None, scale, scale),
-                    "eager": eager, "compile": compiled(eager)}
+                    cache.view(torch.uint8).view(-1, heads, d).index_copy_(
+                        0, slot, (x.float() / scale).clamp(-448, 448).to(cache.dtype).view(torch.uint8)
+                    )
+
+        launches = {
+            "kiln": lambda k, v, kc, vc, scale, slot, *_, run=by_slot, tokens=tokens: run(
+                kc, vc, k, v, tokens, heads, page_size, *strides, slot, None, None, None, None, scale, scale
+            ),
+            "eager": eager,
+            "compile": compiled(eager),
+        }
         for label, peer in peers.get("append_paged_kv").items():
             if kv == "bf16":
                 launches[label] = lambda k, v, kc, vc, scale, slot, indices, indptr, request, position, peer=peer: peer(
-                    k, v, kc, vc, slots=slot, kv_indices=indices, kv_indptr=indptr, batch_indices=request, kv_positions=position)
+                    k, v, kc, vc, slots=slot, kv_indices=indices, kv_indptr=indptr, batch_indices=request, kv_positions=position
+                )
             elif "vLLM" in label:  # the only peer that quantises
-                launches[label] = lambda k, v, kc, vc, scale, slot, *_, peer=peer: peer(k, v, kc.view(torch.uint8), vc.view(torch.uint8), slots=slot, k_scale=scale, v_scale=scale)
+                launches[label] = lambda k, v, kc, vc, scale, slot, *_, peer=peer: peer(
+                    k, v, kc.view(torch.uint8), vc.view(torch.uint8), slots=slot, k_scale=scale, v_scale=scale
+                )
         size = DTYPES[kv].itemsize
-        yield Row(f"append_paged_kv bf16 {tokens} tokens x {heads} x {d}" + ("" if kv == "bf16" else f" to {kv}"), tokens * (2 * heads * d * 2 + 8), tokens * 2 * heads * d * size, make, launches)
+        yield Row(
+            f"append_paged_kv bf16 {tokens} tokens x {heads} x {d}" + ("" if kv == "bf16" else f" to {kv}"),
+            tokens * (2 * heads * d * 2 + 8),
+            tokens * 2 * heads * d * size,
+            make,
+            launches,
+        )

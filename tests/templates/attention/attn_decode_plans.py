@@ -1,10 +1,10 @@
 """The plans of attn_decode_paged: tokens in parts, items of a block, blocks that come last or
 late, graphs with new plans.
 """
+
 import itertools
 
 import torch
-
 from attn_decode_paged import TOLERANCE, Batch, arguments, check, make_plan, outputs, parameters_of, run
 from harness import expect_close, expect_same_bits, expect_traps, kernel
 
@@ -53,10 +53,23 @@ def test_first_items_about_as_long_as_what_is_copied_before_the_others_are_there
 
     With a window, first items begin anywhere in a page.
     """
-    for kv, parameters, fill, turn, step in (("bf16", {}, 384, 128, 16), ("e4m3", {}, 768, 256, 32), ("bf16", {"STAGES": 2}, 640, 128, 16), ("bf16", {"WARPS": 4, "STAGES": 4}, 448, 64, 16)):
-        for first, window in itertools.product((1, fill - turn - 1, fill - step, fill - 1, fill, fill + 1, 2 * fill + 5), (False, True)):
+    for kv, parameters, fill, turn, step in (
+        ("bf16", {}, 384, 128, 16),
+        ("e4m3", {}, 768, 256, 32),
+        ("bf16", {"STAGES": 2}, 640, 128, 16),
+        ("bf16", {"WARPS": 4, "STAGES": 4}, 448, 64, 16),
+    ):
+        for first, window in itertools.product(
+            (1, fill - turn - 1, fill - step, fill - 1, fill, fill + 1, 2 * fill + 5), (False, True)
+        ):
             batch = Batch([first + 100 * window, 3, 200, 0, first], 16, heads=1, kv=kv)
-            check(batch, f"{kv} {parameters} first={first} window={window}", workers=1, window_left=first - 1 if window else -1, parameters=parameters)
+            check(
+                batch,
+                f"{kv} {parameters} first={first} window={window}",
+                workers=1,
+                window_left=first - 1 if window else -1,
+                parameters=parameters,
+            )
 
 
 def test_each_worker_comes_last():
@@ -73,14 +86,14 @@ def test_each_worker_comes_last():
         words, table = plan.host.clone(), (workers + 4) // 4 * 4
         counters, first_items = 16 + table, 16 + 2 * table
         items = first_items + 12 * workers
-        own = [words[items + 12 * int(words[16 + w]):items + 12 * int(words[17 + w])] for w in range(workers)]
+        own = [words[items + 12 * int(words[16 + w]) : items + 12 * int(words[17 + w])] for w in range(workers)]
 
         def launch(chosen, o, lse):
             """Launches the items of these workers only. The counters of earlier launches stay."""
             some = [x if w in chosen else x[:0] for w, x in enumerate(own)]
             part = words.clone()
-            part[16:16 + workers + 1] = torch.tensor([0] + list(itertools.accumulate(len(x) // 12 for x in some)))
-            part[items:items + sum(len(x) for x in some)] = torch.cat(some)
+            part[16 : 16 + workers + 1] = torch.tensor([0] + list(itertools.accumulate(len(x) // 12 for x in some)))
+            part[items : items + sum(len(x) for x in some)] = torch.cat(some)
             plan.words[:counters].copy_(part[:counters])
             plan.words[first_items:].copy_(part[first_items:])
             call(*arguments(batch, o, plan, lse=lse))
@@ -120,12 +133,13 @@ def test_a_captured_graph_follows_new_plans():
         keep = batch.kv_indptr
         indices, indptr = [], [0]
         for i, p in enumerate(pages_of):
-            indices.append(table[keep[i]:keep[i] + p])
+            indices.append(table[keep[i] : keep[i] + p])
             indptr.append(indptr[-1] + p)
-        batch.kv_indices[:indptr[-1]] = torch.cat(indices)
+        batch.kv_indices[: indptr[-1]] = torch.cat(indices)
         batch.kv_indptr = indptr
         make_plan(call, batch, plan=plan)
         batch.kv_indptr = keep
+
     table = batch.kv_indices.clone()
     replan(1)
     call(*arguments(batch, o, plan, lse=lse))
@@ -141,8 +155,8 @@ def test_a_captured_graph_follows_new_plans():
         graph.replay()
         if step % 10 == 1 or step == steps:
             k, v = batch.k, batch.v
-            batch.k = torch.cat([k[all_first[i]:all_first[i] + n] for i, n in enumerate(batch.lengths)])
-            batch.v = torch.cat([v[all_first[i]:all_first[i] + n] for i, n in enumerate(batch.lengths)])
+            batch.k = torch.cat([k[all_first[i] : all_first[i] + n] for i, n in enumerate(batch.lengths)])
+            batch.v = torch.cat([v[all_first[i] : all_first[i] + n] for i, n in enumerate(batch.lengths)])
             batch.first = [0] + list(itertools.accumulate(batch.lengths))
             want, want_lse = batch.reference()
             worst = max(worst, expect_close(o, want, TOLERANCE["bf16"], f"step {step}"))
@@ -153,7 +167,7 @@ def test_a_captured_graph_follows_new_plans():
 
 
 def test_a_plan_for_something_else_ends_the_launch():
-    program = '''
+    program = """
 import attn_decode_paged as A
 from harness import kernel
 def planned(heads=2, group=4, window_left=-1, workers=9, **more):
@@ -163,7 +177,16 @@ def planned(heads=2, group=4, window_left=-1, workers=9, **more):
 batch, call, plan = planned()
 plan.words, plan.workers = planned(**%r)[2].words, 9
 call(*A.arguments(batch, A.outputs(batch)[0].view, plan, window_left=%r))
-'''
-    cases = [({}, -1, False), ({}, -5, False), ({}, 100, True), ({"window_left": 100}, -1, True), ({"window_left": 100}, 100, False), ({"heads": 1}, -1, True), ({"group": 8}, -1, True), ({"workers": 10}, -1, True),
-             ({"WARPS": 4}, -1, True)]  # (the plan's options, the launch's window_left, traps)
+"""
+    cases = [
+        ({}, -1, False),
+        ({}, -5, False),
+        ({}, 100, True),
+        ({"window_left": 100}, -1, True),
+        ({"window_left": 100}, 100, False),
+        ({"heads": 1}, -1, True),
+        ({"group": 8}, -1, True),
+        ({"workers": 10}, -1, True),
+        ({"WARPS": 4}, -1, True),
+    ]  # (the plan's options, the launch's window_left, traps)
     expect_traps(program, cases)

@@ -2,13 +2,29 @@
 
 Attention in merged parts is also compared with attention at once.
 """
+
 import itertools
 
 import torch
+from harness import (
+    TOLERANCE,
+    Guarded,
+    Row,
+    compiled,
+    expect_close,
+    expect_refused,
+    expect_same_bits,
+    kernel,
+    normal,
+    peers,
+    prefetch,
+)
 
-from harness import TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
-
-SANITIZE = ["attn_merge T=bf16 D=128 tokens=37", "attn_merge T=f32 D=80 OUT=bf16 states=11 tokens=33 heads=3", "attn_merge T=f16 D=256 PAIR=true tokens=37"]
+SANITIZE = [
+    "attn_merge T=bf16 D=128 tokens=37",
+    "attn_merge T=f32 D=80 OUT=bf16 states=11 tokens=33 heads=3",
+    "attn_merge T=f16 D=256 PAIR=true tokens=37",
+]
 
 
 def reference(v, s):
@@ -28,12 +44,29 @@ def reference(v, s):
 def merge(v, s, dtype="bf16", out=None, s_out=True, pair=False, **parameters):
     """out and s_out in guarded memory."""
     tokens, states, heads, d = v.shape
-    result = out if out is not None else Guarded(tokens, heads, d, dtype=parameters.get("OUT", dtype), strides=(heads * (d + 16), d + 16, 1))
+    result = (
+        out
+        if out is not None
+        else Guarded(tokens, heads, d, dtype=parameters.get("OUT", dtype), strides=(heads * (d + 16), d + 16, 1))
+    )
     view = result.view if isinstance(result, Guarded) else result
     lse = Guarded(tokens, heads, dtype="f32", strides=(heads + 3, 1)) if s_out else None
     second = (v[:, 1], s[:, 1]) if pair else ()
     kernel("attn_merge", T=dtype, D=d, PAIR=pair, **parameters)(
-        view, v, s, tokens, states, heads, view.stride(0), view.stride(1), *v.stride()[:3], *s.stride(), lse.view if lse else None, *(lse.view.stride() if lse else (0, 0)), *second)
+        view,
+        v,
+        s,
+        tokens,
+        states,
+        heads,
+        view.stride(0),
+        view.stride(1),
+        *v.stride()[:3],
+        *s.stride(),
+        lse.view if lse else None,
+        *(lse.view.stride() if lse else (0, 0)),
+        *second,
+    )
     return result, lse
 
 
@@ -61,7 +94,9 @@ def test_every_dtype_head_and_number_of_states():
         prefetch("attn_merge", T=dtype, D=d, PAIR=False)
     for dtype, d in kinds:
         for tokens, states, heads in ((1, 1, 1), (3, 2, 5), (67, 3, 8), (5, 7, 32), (2, 300, 3)):
-            check(normal(tokens, states, heads, d, dtype=dtype), lse(tokens, states, heads), dtype, f"{dtype} D={d} {states} states")
+            check(
+                normal(tokens, states, heads, d, dtype=dtype), lse(tokens, states, heads), dtype, f"{dtype} D={d} {states} states"
+            )
     for dtype, out in (("f32", "bf16"), ("f32", "f16"), ("bf16", "f32")):
         check(normal(9, 5, 4, 128, dtype=dtype), lse(9, 5, 4), dtype, f"{dtype} to {out}", OUT=out)
 
@@ -137,20 +172,61 @@ def test_runs_are_identical():
 
 def bench():
     heads, d = 32, 128
-    for tokens, states, pair in ((64, 2, True), (4096, 2, True), (16384, 2, True), (64, 8, False), (4096, 4, False), (4096, 16, False)):
+    for tokens, states, pair in (
+        (64, 2, True),
+        (4096, 2, True),
+        (16384, 2, True),
+        (64, 8, False),
+        (4096, 4, False),
+        (4096, 16, False),
+    ):
+
         def make(tokens=tokens, states=states, pair=pair):
             v = [normal(tokens, 1 if pair else states, heads, d) for _ in range(2 if pair else 1)]
             s = [torch.randn(tokens, 1 if pair else states, heads, device="cuda") for _ in v]
-            return torch.empty(tokens, heads, d, device="cuda", dtype=torch.bfloat16), torch.empty(tokens, heads, device="cuda"), v[0], s[0], v[-1], s[-1]
+            return (
+                torch.empty(tokens, heads, d, device="cuda", dtype=torch.bfloat16),
+                torch.empty(tokens, heads, device="cuda"),
+                v[0],
+                s[0],
+                v[-1],
+                s[-1],
+            )
 
-        def ours(out, s_out, v, s, v_b, s_b, run=kernel("attn_merge", T="bf16", D=d, PAIR=pair), tokens=tokens, states=states, pair=pair):
-            run(out, v, s, tokens, states, heads, heads * d, d, *v.stride()[:3], *s.stride(), s_out, heads, 1, *((v_b, s_b) if pair else ()))
+        def ours(
+            out, s_out, v, s, v_b, s_b, run=kernel("attn_merge", T="bf16", D=d, PAIR=pair), tokens=tokens, states=states, pair=pair
+        ):
+            run(
+                out,
+                v,
+                s,
+                tokens,
+                states,
+                heads,
+                heads * d,
+                d,
+                *v.stride()[:3],
+                *s.stride(),
+                s_out,
+                heads,
+                1,
+                *((v_b, s_b) if pair else ()),
+            )
 
         def eager(out, s_out, v, s, v_b, s_b, pair=pair):
             if pair:
                 v, s = torch.cat([v, v_b], 1), torch.cat([s, s_b], 1)
-            return (torch.softmax(s * 0.6931471805599453, 1).unsqueeze(-1) * v).sum(1).to(v.dtype), torch.logsumexp(s * 0.6931471805599453, 1)
+            return (torch.softmax(s * 0.6931471805599453, 1).unsqueeze(-1) * v).sum(1).to(v.dtype), torch.logsumexp(
+                s * 0.6931471805599453, 1
+            )
+
         launches = {"kiln": ours, "compile": compiled(eager)}
         for label, peer in peers.get("attn_merge_pair" if pair else "attn_merge").items():
             launches[label] = peer
-        yield Row(f"attn_merge bf16 {tokens} tokens x {states} states x {heads} x {d}" + (" pair" if pair else ""), tokens * states * heads * (d * 2 + 4), tokens * heads * (d * 2 + 4), make, launches)
+        yield Row(
+            f"attn_merge bf16 {tokens} tokens x {states} states x {heads} x {d}" + (" pair" if pair else ""),
+            tokens * states * heads * (d * 2 + 4),
+            tokens * heads * (d * 2 + 4),
+            make,
+            launches,
+        )

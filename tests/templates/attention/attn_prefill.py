@@ -1,32 +1,80 @@
 """attn_prefill against float64: ragged batches with all options and combinations, merged parts of
 tiles, new plans in a graph.
 """
+
 import itertools
 import math
 import random
 
 import torch
-
 from attention_plan import AttentionPlan
-from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, expect_traps, kernel, normal, peers, prefetch
+from harness import (
+    DTYPES,
+    Guarded,
+    Row,
+    expect_close,
+    expect_refused,
+    expect_same_bits,
+    expect_traps,
+    kernel,
+    normal,
+    peers,
+    prefetch,
+)
 
 TOLERANCE = {"f16": 1e-3, "bf16": 4e-3}
-SANITIZE = ["attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=60 kv_tokens=4001 workers=64",
-            "attn_prefill T=f16 D=64 GROUP=3 kv_heads=2 MASK=true ALIBI=true SOFT_CAP=true soft_cap=20 WINDOW=true window_left=1500 qo_tokens=99 kv_tokens=8003 workers=65",
-            "attn_prefill T=bf16 D=256 GROUP=1 kv_heads=2 CAUSAL=false qo_tokens=130 kv_tokens=6007 workers=33"]
+SANITIZE = [
+    "attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=60 kv_tokens=4001 workers=64",
+    "attn_prefill T=f16 D=64 GROUP=3 kv_heads=2 MASK=true ALIBI=true SOFT_CAP=true soft_cap=20 WINDOW=true window_left=1500 qo_tokens=99 kv_tokens=8003 workers=65",
+    "attn_prefill T=bf16 D=256 GROUP=1 kv_heads=2 CAUSAL=false qo_tokens=130 kv_tokens=6007 workers=33",
+]
 
 
 class Options:
     """The parameters and arguments of a launch. `mask` is the share of kv tokens that are seen."""
 
-    def __init__(self, T="bf16", d=128, dv=None, group=4, kv_heads=2, causal=True, window=-1, cap=0.0, alibi=False, mask=None, sm_scale=0.0, **tile):
-        self.T, self.d, self.dv, self.group, self.kv_heads, self.causal, self.window = T, d, dv or (128 if d == 192 else d), group, kv_heads, causal, window
+    def __init__(
+        self,
+        T="bf16",
+        d=128,
+        dv=None,
+        group=4,
+        kv_heads=2,
+        causal=True,
+        window=-1,
+        cap=0.0,
+        alibi=False,
+        mask=None,
+        sm_scale=0.0,
+        **tile,
+    ):
+        self.T, self.d, self.dv, self.group, self.kv_heads, self.causal, self.window = (
+            T,
+            d,
+            dv or (128 if d == 192 else d),
+            group,
+            kv_heads,
+            causal,
+            window,
+        )
         self.cap, self.alibi, self.mask, self.sm_scale, self.tile = cap, alibi, mask, sm_scale, tile
 
     @property
     def parameters(self):
-        return dict(T=self.T, D=self.d, DV=self.dv, GROUP=self.group, CAUSAL=self.causal, WINDOW=self.window >= 0, SOFT_CAP=self.cap > 0, ALIBI=self.alibi,
-                    MASK=self.mask is not None) | self.tile
+        return (
+            dict(
+                T=self.T,
+                D=self.d,
+                DV=self.dv,
+                GROUP=self.group,
+                CAUSAL=self.causal,
+                WINDOW=self.window >= 0,
+                SOFT_CAP=self.cap > 0,
+                ALIBI=self.alibi,
+                MASK=self.mask is not None,
+            )
+            | self.tile
+        )
 
     def __str__(self):
         return " ".join(f"{k}={v}" for k, v in vars(self).items())
@@ -38,7 +86,7 @@ def laid_out(tokens, heads, d, dtype, layout):
         return torch.full((tokens, heads, d), math.nan, device="cuda", dtype=DTYPES[dtype])
     if layout == "HND":
         return torch.full((heads, tokens, d), math.nan, device="cuda", dtype=DTYPES[dtype]).transpose(0, 1)
-    return torch.full((tokens, 3 * heads + 1, d + 8), math.nan, device="cuda", dtype=DTYPES[dtype])[:, heads:2 * heads, :d]
+    return torch.full((tokens, 3 * heads + 1, d + 8), math.nan, device="cuda", dtype=DTYPES[dtype])[:, heads : 2 * heads, :d]
 
 
 class Batch:
@@ -51,11 +99,15 @@ class Batch:
         self.kv_indptr = [0, *itertools.accumulate(k + gap for _, k in lengths)]
         self.kv_len = [k for _, k in lengths]
         heads, tokens, kv_tokens = o.kv_heads * o.group, self.qo_indptr[-1], self.kv_indptr[-1]
-        self.q, self.k, self.v = laid_out(tokens, heads, o.d, o.T, layout), laid_out(kv_tokens, o.kv_heads, o.d, o.T, layout), laid_out(kv_tokens, o.kv_heads, o.dv, o.T, layout)
+        self.q, self.k, self.v = (
+            laid_out(tokens, heads, o.d, o.T, layout),
+            laid_out(kv_tokens, o.kv_heads, o.d, o.T, layout),
+            laid_out(kv_tokens, o.kv_heads, o.dv, o.T, layout),
+        )
         self.q.copy_(normal(*self.q.shape, dtype=o.T, scale=scale))
         for begin, length in zip(self.kv_indptr, self.kv_len):
             for x in (self.k, self.v):
-                x[begin:begin + length] = normal(length, *x.shape[1:], dtype=o.T)
+                x[begin : begin + length] = normal(length, *x.shape[1:], dtype=o.T)
         self.slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device="cuda") / heads) if o.alibi else None
         self.mask = None if o.mask is None else [torch.rand(a, b, device="cuda") < o.mask for a, b in lengths]
         self.bits = (None, None) if o.mask is None else pack_mask(self.mask)
@@ -65,7 +117,13 @@ class Batch:
 
     def plan(self, workers=0, max_requests=0, max_tokens=0):
         o = self.options
-        made = AttentionPlan(kernel("attn_prefill", **o.parameters), max(max_requests, len(self.lengths)), o.kv_heads, max(max_tokens, self.qo_indptr[-1]), workers)
+        made = AttentionPlan(
+            kernel("attn_prefill", **o.parameters),
+            max(max_requests, len(self.lengths)),
+            o.kv_heads,
+            max(max_tokens, self.qo_indptr[-1]),
+            workers,
+        )
         return self.replan(made)
 
     def replan(self, plan):
@@ -73,8 +131,23 @@ class Batch:
 
     def launch(self, plan, lse=True):
         o, s = self.options, [x.stride(i) for x in (self.out, self.q, self.k, self.v) for i in (0, 1)]
-        kernel("attn_prefill", **o.parameters)(self.out, self.q, self.k, self.v, plan.words, plan.workspace, plan.workers, o.kv_heads, *s, o.sm_scale,
-                                               self.lse if lse else None, o.cap, o.window, self.slopes, *self.bits)
+        kernel("attn_prefill", **o.parameters)(
+            self.out,
+            self.q,
+            self.k,
+            self.v,
+            plan.words,
+            plan.workspace,
+            plan.workers,
+            o.kv_heads,
+            *s,
+            o.sm_scale,
+            self.lse if lse else None,
+            o.cap,
+            o.window,
+            self.slopes,
+            *self.bits,
+        )
 
     def expect(self, what=""):
         out, lse = reference(self)
@@ -101,28 +174,33 @@ def pack_mask(mask):
 
 def reference(batch, rows=2048):
     """o [nnz, HQ, DV] and lse (base 2) [nnz, HQ] in float64."""
-    o, scale = batch.options, batch.options.sm_scale or batch.options.d ** -0.5
+    o, scale = batch.options, batch.options.sm_scale or batch.options.d**-0.5
     out = torch.zeros(*batch.q.shape[:2], o.dv, device="cuda", dtype=torch.float64)
     lse = torch.full(batch.q.shape[:2], -math.inf, device="cuda", dtype=torch.float64)
     for r, (qo_len, kv_len) in enumerate(batch.lengths):
         base = batch.kv_indptr[r]
         for first, head in itertools.product(range(0, qo_len if kv_len else 0, rows), range(batch.q.shape[1])):
-            i, j = torch.arange(first, min(first + rows, qo_len), device="cuda")[:, None], torch.arange(kv_len, device="cuda")[None, :]
+            i, j = (
+                torch.arange(first, min(first + rows, qo_len), device="cuda")[:, None],
+                torch.arange(kv_len, device="cuda")[None, :],
+            )
             own = slice(batch.qo_indptr[r] + first, batch.qo_indptr[r] + first + len(i))
-            x = batch.q[own, head].double() @ batch.k[base:base + kv_len, head // o.group].double().T * scale
+            x = batch.q[own, head].double() @ batch.k[base : base + kv_len, head // o.group].double().T * scale
             if o.alibi:
                 x += batch.slopes[head].double() * (j - i)
             if o.cap:
                 x = o.cap * torch.tanh(x / o.cap)
             if o.mask is not None:
-                x.masked_fill_(~batch.mask[r][first:first + rows], -math.inf)
+                x.masked_fill_(~batch.mask[r][first : first + rows], -math.inf)
             elif o.causal:
                 x.masked_fill_(j > i + kv_len - qo_len, -math.inf)
             if o.window >= 0:
                 x.masked_fill_(j + qo_len + o.window < kv_len + i, -math.inf)
             sums = torch.logsumexp(x, 1)
             lse[own, head] = sums / math.log(2)
-            out[own, head] = torch.exp(x - sums.nan_to_num(neginf=0.0)[:, None]) @ batch.v[base:base + kv_len, head // o.group].double()
+            out[own, head] = (
+                torch.exp(x - sums.nan_to_num(neginf=0.0)[:, None]) @ batch.v[base : base + kv_len, head // o.group].double()
+            )
     return out, lse
 
 
@@ -136,7 +214,7 @@ def check_all(cases):
     """Checks all cases (options, lengths), whose kernels compile in parallel. Returns the worst errors."""
     for options, _ in cases:
         prefetch("attn_prefill", **options.parameters)
-    worst = {t: max((check(o, lengths) for o, lengths in cases if o.T == t), default=0.0) for t in TOLERANCE}
+    worst = {t: max((check(o, lengths) for o, lengths in cases if t == o.T), default=0.0) for t in TOLERANCE}
     return f"{len(cases)} specialisations, worst {worst}"
 
 
@@ -167,7 +245,20 @@ def test_options_and_their_combinations():
     cases = []
     for causal, window, cap, alibi, mask in itertools.product((False, True), (-1, 70), (0.0, 5.0), (False, True), (None, 0.5)):
         number = len(cases)
-        cases.append((Options(T=("f16", "bf16")[number % 2], causal=causal, window=window, cap=cap, alibi=alibi, mask=mask, group=(4, 3)[number % 2]), MIXED))
+        cases.append(
+            (
+                Options(
+                    T=("f16", "bf16")[number % 2],
+                    causal=causal,
+                    window=window,
+                    cap=cap,
+                    alibi=alibi,
+                    mask=mask,
+                    group=(4, 3)[number % 2],
+                ),
+                MIXED,
+            )
+        )
     return check_all(cases)
 
 
@@ -176,10 +267,31 @@ def test_whatever_engines_may_combine():
     draw, cases = random.Random(11), []
     for _ in range(40):
         d, dv = draw.choice(((64, 64), (128, 128), (256, 256), (192, 128)))
-        options = Options(T=draw.choice(("bf16", "f16")), d=d, dv=dv, group=draw.randint(1, 16), kv_heads=draw.choice((1, 2, 5)), causal=draw.random() < 0.6,
-                          window=draw.choice((-1, -1, 0, 20, 1000)), cap=draw.choice((0.0, 0.0, 5.0)), alibi=draw.random() < 0.3, mask=draw.choice((None, None, 0.5)), sm_scale=draw.choice((0.0, 0.2)))
+        options = Options(
+            T=draw.choice(("bf16", "f16")),
+            d=d,
+            dv=dv,
+            group=draw.randint(1, 16),
+            kv_heads=draw.choice((1, 2, 5)),
+            causal=draw.random() < 0.6,
+            window=draw.choice((-1, -1, 0, 20, 1000)),
+            cap=draw.choice((0.0, 0.0, 5.0)),
+            alibi=draw.random() < 0.3,
+            mask=draw.choice((None, None, 0.5)),
+            sm_scale=draw.choice((0.0, 0.2)),
+        )
         token = lambda: draw.choice((0, 1, draw.randint(2, 200), draw.randint(200, 1500)))
-        cases.append((options, [(token(), token()) for _ in range(draw.randint(1, 12))], dict(layout=draw.choice(("NHD", "HND", "padded")), gap=draw.choice((0, 3)), workers=draw.choice((0, 0, 1, 5, 131, 1000)))))
+        cases.append(
+            (
+                options,
+                [(token(), token()) for _ in range(draw.randint(1, 12))],
+                dict(
+                    layout=draw.choice(("NHD", "HND", "padded")),
+                    gap=draw.choice((0, 3)),
+                    workers=draw.choice((0, 0, 1, 5, 131, 1000)),
+                ),
+            )
+        )
         prefetch("attn_prefill", **options.parameters)
     for options, lengths, how in cases:
         check(options, lengths, f"{options} {how} {lengths}", **how)
@@ -188,7 +300,11 @@ def test_whatever_engines_may_combine():
 
 def test_head_sizes():
     cases = []
-    for T, d, options in itertools.product(("f16", "bf16"), (64, 192, 256), ({}, {"causal": False, "window": 33}, {"alibi": True, "cap": 7.0}, {"mask": 0.3, "window": 200})):
+    for T, d, options in itertools.product(
+        ("f16", "bf16"),
+        (64, 192, 256),
+        ({}, {"causal": False, "window": 33}, {"alibi": True, "cap": 7.0}, {"mask": 0.3, "window": 200}),
+    ):
         cases.append((Options(T=T, d=d, group=5, **options), MIXED))
     return check_all(cases + [(Options(d=128, dv=64), MIXED), (Options(d=192, dv=192), MIXED)])
 
@@ -198,13 +314,22 @@ def test_groups():
 
 
 def test_tiles():
-    shapes = [dict(TILE_ROWS=64, TILE_KV=16), dict(TILE_ROWS=64, TILE_KV=64, STAGES=1), dict(TILE_ROWS=128, TILE_KV=32, WARPS=8, STAGES=2), dict(TILE_ROWS=64, TILE_KV=16, WARPS=2),
-              dict(TILE_ROWS=256, WARPS=8, BLOCKS=1)]
-    return check_all([(Options(d=64, **options, **shape), MIXED) for shape in shapes for options in ({"window": 70}, {"mask": 0.5, "T": "f16"})])
+    shapes = [
+        dict(TILE_ROWS=64, TILE_KV=16),
+        dict(TILE_ROWS=64, TILE_KV=64, STAGES=1),
+        dict(TILE_ROWS=128, TILE_KV=32, WARPS=8, STAGES=2),
+        dict(TILE_ROWS=64, TILE_KV=16, WARPS=2),
+        dict(TILE_ROWS=256, WARPS=8, BLOCKS=1),
+    ]
+    return check_all(
+        [(Options(d=64, **options, **shape), MIXED) for shape in shapes for options in ({"window": 70}, {"mask": 0.5, "T": "f16"})]
+    )
 
 
 def test_layouts():
-    for layout, options in itertools.product(("HND", "padded"), (Options(), Options(T="f16", d=64, group=3), Options(d=256, causal=False))):
+    for layout, options in itertools.product(
+        ("HND", "padded"), (Options(), Options(T="f16", d=64, group=3), Options(d=256, causal=False))
+    ):
         check(options, MIXED, layout=layout)
     b = Batch(Options(), [(100, 100)])  # q, k and v are views of one projection
     packed = normal(100, 12, 128)
@@ -232,7 +357,7 @@ def test_large_logits():
         # Equal logits of -2e5 and less for all tokens: the result is the mean of the rows that are seen.
         b.q.fill_(-12.5)
         for begin, length in zip(b.kv_indptr, b.kv_len):
-            b.k[begin:begin + length] = 12.5
+            b.k[begin : begin + length] = 12.5
         b.launch(b.plan())
         b.expect(f"logits of -2e5 {b.options}")
         check(Options(T=T, sm_scale=4.0, **options), [(200, 300)], scale=100.0)
@@ -259,8 +384,12 @@ def test_without_lse_and_with_a_scale():
 
 def test_parts_agree_and_runs_give_the_same_bits():
     parts = 0
-    for options, lengths in ((Options(), [(40, 5000)]), (Options(d=256, causal=False, group=1), [(128, 3000), (1, 700)]), (Options(d=64, group=16, kv_heads=1, mask=0.5), MIXED),
-                             (Options(T="f16", window=600), [(1000, 4000)])):
+    for options, lengths in (
+        (Options(), [(40, 5000)]),
+        (Options(d=256, causal=False, group=1), [(128, 3000), (1, 700)]),
+        (Options(d=64, group=16, kv_heads=1, mask=0.5), MIXED),
+        (Options(T="f16", window=600), [(1000, 4000)]),
+    ):
         b = Batch(options, lengths)
         plan = b.plan()
         b.launch(plan)
@@ -285,7 +414,17 @@ def test_parts_agree_and_runs_give_the_same_bits():
 def test_a_graph_replays_after_a_new_plan():
     parts = 0
     for options in (Options(window=300), Options()):
-        batches = [Batch(options, lengths) for lengths in ([(100, 1200), (7, 7), (300, 300)], [(407, 900)], [(50, 4000), (3, 3)], [(1, 3)] * 40, MIXED[:3] + [(0, 0)] * 3, [(0, 0)])]
+        batches = [
+            Batch(options, lengths)
+            for lengths in (
+                [(100, 1200), (7, 7), (300, 300)],
+                [(407, 900)],
+                [(50, 4000), (3, 3)],
+                [(1, 3)] * 40,
+                MIXED[:3] + [(0, 0)] * 3,
+                [(0, 0)],
+            )
+        ]
         largest = [max(len(getattr(b, n)) for b in batches) for n in ("q", "k")]
         big = Batch(options, [(largest[0], largest[1])], gap=0)
         plan = big.plan(max_requests=40)
@@ -296,12 +435,12 @@ def test_a_graph_replays_after_a_new_plan():
             big.launch(plan)
         for b in batches + batches[::-1]:
             for x, y in ((big.q, b.q), (big.k, b.k), (big.v, b.v)):
-                x[:len(y)] = y
+                x[: len(y)] = y
             b.replan(plan)
             parts += plan.parts
             graph.replay()
-            b.out.copy_(big.out[:len(b.out)])
-            b.lse.copy_(big.lse[:len(b.lse)])
+            b.out.copy_(big.out[: len(b.out)])
+            b.lse.copy_(big.lse[: len(b.lse)])
             b.expect(f"replay {b.lengths}")
     assert parts > 0
     return f"{parts} parts"
@@ -322,31 +461,48 @@ def test_what_is_refused():
     masked = Batch(Options(mask=0.5), [(5, 5)])
     bits, masked.bits = masked.bits, (None, None)
     expect_refused(lambda: masked.launch(masked.plan()), "MASK")
-    for name, value, words in (("bits", bits, ("mask_indptr", "null without")), ("slopes", torch.ones(8, device="cuda"), ("alibi_slopes", "null without"))):
+    for name, value, words in (
+        ("bits", bits, ("mask_indptr", "null without")),
+        ("slopes", torch.ones(8, device="cuda"), ("alibi_slopes", "null without")),
+    ):
         given = Batch(Options(), [(5, 5)])
         setattr(given, name, value)
         expect_refused(lambda: given.launch(given.plan()), *words)
-    for options, words in ((Options(cap=3.0, SOFT_CAP=False), ("soft_cap = 3", "0 without")), (Options(SOFT_CAP=True), ("soft_cap = 0", "above 0")), (Options(sm_scale=-1.0), ("sm_scale = -1",))):
+    for options, words in (
+        (Options(cap=3.0, SOFT_CAP=False), ("soft_cap = 3", "0 without")),
+        (Options(SOFT_CAP=True), ("soft_cap = 0", "above 0")),
+        (Options(sm_scale=-1.0), ("sm_scale = -1",)),
+    ):
         other = Batch(options, [(5, 5)])
         expect_refused(lambda: other.launch(other.plan()), *words)
 
 
 def test_a_plan_for_something_else_ends_the_launch():
-    program = '''
+    program = """
 import attn_prefill as A
 b = A.Batch(A.Options(**%r), [(40, 300)])
 plan = A.Batch(A.Options(**%r), [(40, 300)]).plan(workers=9)
 plan.workers -= %r
 b.launch(plan)
-'''
+"""
     # Each case is (the launch's options, the plan's options, blocks that the grid lacks, traps).
-    cases = [({}, {}, 0, False), ({}, {"causal": False}, 0, True), ({}, {"d": 64, "TILE_KV": 32}, 0, True), ({}, {"group": 8, "kv_heads": 1}, 0, True), ({}, {"kv_heads": 1}, 0, True), ({}, {}, 1, True),
-             ({"window": 100}, {"window": 50}, 0, True), ({"WINDOW": True}, {"window": 50}, 0, True)]
+    cases = [
+        ({}, {}, 0, False),
+        ({}, {"causal": False}, 0, True),
+        ({}, {"d": 64, "TILE_KV": 32}, 0, True),
+        ({}, {"group": 8, "kv_heads": 1}, 0, True),
+        ({}, {"kv_heads": 1}, 0, True),
+        ({}, {}, 1, True),
+        ({"window": 100}, {"window": 50}, 0, True),
+        ({"WINDOW": True}, {"window": 50}, 0, True),
+    ]
     expect_traps(program, cases)
 
 
 def bench():
-    for (batch, length), causal in itertools.product(((1, 128), (1, 512), (1, 1024), (2, 1024), (16, 1024), (1, 4096), (4, 4096), (1, 16384)), (True, False)):
+    for (batch, length), causal in itertools.product(
+        ((1, 128), (1, 512), (1, 1024), (2, 1024), (16, 1024), (1, 4096), (4, 4096), (1, 16384)), (True, False)
+    ):
         group, kv_heads, d = 4, 8, 128
         options = Options(group=group, kv_heads=kv_heads, causal=causal)
         flops = 4 * batch * length * length * kv_heads * group * d // (2 if causal else 1)
@@ -360,12 +516,25 @@ def bench():
                 with torch.nn.attention.sdpa_kernel(backend):
                     x = [t.view(batch, length, -1, d).transpose(1, 2) for t in (q, k, v)]
                     return torch.nn.functional.scaled_dot_product_attention(*x, is_causal=causal, enable_gqa=True)
+
             return launch
+
         backends = torch.nn.attention.SDPBackend
         bytes_of_q = batch * length * kv_heads * group * d * 2
-        launches = {"kiln": lambda q, k, v, out, b, plan: b.launch(plan, lse=False), "torch flash (FA2)": torch_sdpa(backends.FLASH_ATTENTION),
-                    "torch cuDNN (wgmma)": torch_sdpa(backends.CUDNN_ATTENTION)}
+        launches = {
+            "kiln": lambda q, k, v, out, b, plan: b.launch(plan, lse=False),
+            "torch flash (FA2)": torch_sdpa(backends.FLASH_ATTENTION),
+            "torch cuDNN (wgmma)": torch_sdpa(backends.CUDNN_ATTENTION),
+        }
         for label, peer in peers.get("attn_prefill").items():
             launches[label] = lambda q, k, v, out, b, plan, peer=peer, batch=batch, causal=causal: peer(out, q, k, v, batch, causal)
-        yield Row(f"attn_prefill bf16 HQ32 HKV8 D128 {batch} x {length} {'causal' if causal else 'full'}", bytes_of_q * (group + 2) // group, bytes_of_q, make, launches, flops=flops, bar=0.0,
-                  beats={"kiln": ("torch flash (FA2)",)})
+        yield Row(
+            f"attn_prefill bf16 HQ32 HKV8 D128 {batch} x {length} {'causal' if causal else 'full'}",
+            bytes_of_q * (group + 2) // group,
+            bytes_of_q,
+            make,
+            launches,
+            flops=flops,
+            bar=0.0,
+            beats={"kiln": ("torch flash (FA2)",)},
+        )

@@ -1,13 +1,18 @@
 """moe_align, exactly: against stable sorts in PyTorch, over several runs and numbers of
 blocks; its time beside a sort.
 """
+
 import itertools
 
 import torch
-
 from harness import Guarded, Row, compiled, expect_refused, expect_same_bits, kernel, peers, prefetch
 
-SANITIZE = ["moe_align E=256 BLOCK=64 tokens=1", "moe_align E=256 BLOCK=64 tokens=1000", "moe_align E=97 BLOCK=16 ID=i64 LOCAL_ONLY=true tokens=2049 k=3", "moe_align E=512 BLOCK=128 tokens=5000 CLUSTER=1"]
+SANITIZE = [
+    "moe_align E=256 BLOCK=64 tokens=1",
+    "moe_align E=256 BLOCK=64 tokens=1000",
+    "moe_align E=97 BLOCK=16 ID=i64 LOCAL_ONLY=true tokens=2049 k=3",
+    "moe_align E=512 BLOCK=128 tokens=5000 CLUSTER=1",
+]
 
 
 def capacity_of(n, experts, block):
@@ -23,7 +28,7 @@ def reference(ids, experts, block, capacity, expert_map=None, local_only=False):
     counts = torch.bincount(flat[sorted_], minlength=experts)
     padded = -(-counts // block) * block
     ends, starts = padded.cumsum(0), padded.cumsum(0) - padded
-    order = torch.where(sorted_, flat, experts).sort(stable=True).indices[:int(counts.sum())]
+    order = torch.where(sorted_, flat, experts).sort(stable=True).indices[: int(counts.sum())]
     expert = flat[order]
     place = starts[expert] + torch.arange(len(order), device=ids.device) - (counts.cumsum(0) - counts)[expert]
     out = torch.full((capacity,), n, device=ids.device, dtype=torch.int32)
@@ -33,7 +38,7 @@ def reference(ids, experts, block, capacity, expert_map=None, local_only=False):
     total = int(ends[-1])
     of_block = torch.full((capacity // block,), -1, device=ids.device, dtype=torch.int32)
     owners = torch.repeat_interleave(torch.arange(experts, device=ids.device), padded // block).int()
-    of_block[:total // block] = owners if expert_map is None else expert_map[owners.long()]
+    of_block[: total // block] = owners if expert_map is None else expert_map[owners.long()]
     return out, of_block, total, inverse
 
 
@@ -54,7 +59,9 @@ def expect_right(ids, experts, block, expert_map=None, capacity=None, what="", *
     assert int(outs[2].view[0]) == total, f"{what}: num_tokens_post_padded {int(outs[2].view[0])}, wanted {total}"
     for name, got, right in (("sorted_token_ids", outs[0], want), ("expert_ids", outs[1], of_block), ("inverse", outs[3], inverse)):
         wrong = (got.view != right).nonzero().flatten()
-        assert len(wrong) == 0, f"{what}: {name} has {len(wrong)} wrong of {len(right)}, first at {int(wrong[0])}: {int(got.view[wrong[0]])}, wanted {int(right[wrong[0]])}"
+        assert len(wrong) == 0, (
+            f"{what}: {name} has {len(wrong)} wrong of {len(right)}, first at {int(wrong[0])}: {int(got.view[wrong[0]])}, wanted {int(right[wrong[0]])}"
+        )
     for o in outs:
         o.check(what)
 
@@ -64,7 +71,20 @@ def topk_ids(tokens, k, experts, dtype=torch.int32):
 
 
 def test_every_size():
-    kinds = [(256, 64, 8), (256, 128, 8), (128, 16, 8), (8, 64, 2), (8, 1, 8), (1, 16, 1), (7, 5, 3), (33, 32, 6), (160, 64, 6), (384, 64, 8), (512, 128, 10), (257, 1024, 4)]
+    kinds = [
+        (256, 64, 8),
+        (256, 128, 8),
+        (128, 16, 8),
+        (8, 64, 2),
+        (8, 1, 8),
+        (1, 16, 1),
+        (7, 5, 3),
+        (33, 32, 6),
+        (160, 64, 6),
+        (384, 64, 8),
+        (512, 128, 10),
+        (257, 1024, 4),
+    ]
     for experts, block, _ in kinds:
         prefetch("moe_align", ID="i32", E=experts, BLOCK=block)
     for (experts, block, k), tokens in itertools.product(kinds, (1, 2, 7, 8, 64, 127, 255, 256, 257, 509, 1024, 2047, 4096, 8192)):
@@ -78,7 +98,10 @@ def skewed(tokens, k, experts):
     yield "all to the last", torch.full((tokens, k), experts - 1, device="cuda", dtype=torch.int32)
     yield "two experts", torch.randint(0, 2, (tokens, k), device="cuda", dtype=torch.int32) * (experts - 1)
     yield "ascending", (torch.arange(tokens * k, device="cuda", dtype=torch.int32) * experts // (tokens * k)).view(tokens, k)
-    yield "descending", (experts - 1 - torch.arange(tokens * k, device="cuda", dtype=torch.int32) * experts // (tokens * k)).view(tokens, k)
+    yield (
+        "descending",
+        (experts - 1 - torch.arange(tokens * k, device="cuda", dtype=torch.int32) * experts // (tokens * k)).view(tokens, k),
+    )
     yield "normal", (torch.randn(tokens, k, device="cuda") * experts / 8 + experts / 2).clamp(0, experts - 1).int()
 
 
@@ -135,13 +158,28 @@ def test_identical_over_runs_and_blocks():
 
 def test_no_tokens_and_refusals():
     outs = [Guarded(size, dtype="i32") for size in (128, 2, 1, 8)]
-    kernel("moe_align", ID="i32", E=256, BLOCK=64)(*(o.view for o in outs), torch.empty(1, 8, device="cuda", dtype=torch.int32), 0, 8, 8, 128)
-    assert int(outs[2].view[0]) == 0 and bool((outs[0].view == 0).all()) and bool((outs[1].view == -1).all()) and bool((outs[3].view == -1).all())
+    kernel("moe_align", ID="i32", E=256, BLOCK=64)(
+        *(o.view for o in outs), torch.empty(1, 8, device="cuda", dtype=torch.int32), 0, 8, 8, 128
+    )
+    assert (
+        int(outs[2].view[0]) == 0
+        and bool((outs[0].view == 0).all())
+        and bool((outs[1].view == -1).all())
+        and bool((outs[3].view == -1).all())
+    )
     for o in outs:
         o.check("no tokens")
     ids = torch.zeros(1, 8, device="cuda", dtype=torch.int32)
-    expect_refused(lambda: kernel("moe_align", ID="i32", E=256, BLOCK=64, LOCAL_ONLY=True)(*(o.view for o in outs), ids, 1, 8, 8, 128), "LOCAL_ONLY", "expert_map")
-    expect_refused(lambda: kernel("moe_align", ID="i32", E=256, BLOCK=64)(*(o.view for o in outs), ids, 1, 8, 8, (1 << 31) - 1), "capacity", "2147483647")
+    expect_refused(
+        lambda: kernel("moe_align", ID="i32", E=256, BLOCK=64, LOCAL_ONLY=True)(*(o.view for o in outs), ids, 1, 8, 8, 128),
+        "LOCAL_ONLY",
+        "expert_map",
+    )
+    expect_refused(
+        lambda: kernel("moe_align", ID="i32", E=256, BLOCK=64)(*(o.view for o in outs), ids, 1, 8, 8, (1 << 31) - 1),
+        "capacity",
+        "2147483647",
+    )
     expect_refused(lambda: kernel("moe_align", E=513, BLOCK=64), "E")
     expect_refused(lambda: kernel("moe_align", E=512, BLOCK=64, THREADS=256), "THREADS")
 
@@ -164,15 +202,31 @@ def sort_based(ids, experts, block, capacity):
 
 
 def bench():
-    for tokens, experts, block, k in [(t, 256, 64, 8) for t in (1, 8, 64, 512, 4096, 8192)] + [(4096, 256, 128, 8), (1, 128, 64, 8), (64, 128, 16, 8), (4096, 128, 128, 8), (4096, 384, 64, 8), (4096, 8, 128, 2), (65536, 256, 128, 8)]:
+    for tokens, experts, block, k in [(t, 256, 64, 8) for t in (1, 8, 64, 512, 4096, 8192)] + [
+        (4096, 256, 128, 8),
+        (1, 128, 64, 8),
+        (64, 128, 16, 8),
+        (4096, 128, 128, 8),
+        (4096, 384, 64, 8),
+        (4096, 8, 128, 2),
+        (65536, 256, 128, 8),
+    ]:
         capacity, n = capacity_of(tokens * k, experts, block), tokens * k
         align = kernel("moe_align", ID="i32", E=experts, BLOCK=block)
-        launches = {"kiln": lambda s, e, p, i, ids, align=align, tokens=tokens, k=k, capacity=capacity: align(s, e, p, i, ids, tokens, k, k, capacity),
-                    "eager": lambda s, e, p, i, ids, experts=experts, block=block, capacity=capacity: sort_based(ids, experts, block, capacity)}
+        launches = {
+            "kiln": lambda s, e, p, i, ids, align=align, tokens=tokens, k=k, capacity=capacity: align(
+                s, e, p, i, ids, tokens, k, k, capacity
+            ),
+            "eager": lambda s, e, p, i, ids, experts=experts, block=block, capacity=capacity: sort_based(
+                ids, experts, block, capacity
+            ),
+        }
         if tokens >= 512 and experts == 256:
             # A candidate only, as not every GPU has clusters of 16.
             wide = kernel("moe_align", ID="i32", E=experts, BLOCK=block, CLUSTER=16)
-            launches["kiln CLUSTER=16"] = lambda s, e, p, i, ids, align=wide, tokens=tokens, k=k, capacity=capacity: align(s, e, p, i, ids, tokens, k, k, capacity)
+            launches["kiln CLUSTER=16"] = lambda s, e, p, i, ids, align=wide, tokens=tokens, k=k, capacity=capacity: align(
+                s, e, p, i, ids, tokens, k, k, capacity
+            )
         if tokens in (64, 4096) and block == 64:
             launches["compile"] = compiled(launches["eager"])
         for label, peer in peers.get("moe_align").items():
@@ -181,5 +235,17 @@ def bench():
         def make(tokens=tokens, k=k, experts=experts, block=block, capacity=capacity):
             # The size that peers need, and fill.
             room = max(capacity, -(-(tokens * k + (experts + 1) * (block - 1)) // block) * block)
-            return (*(torch.empty(size, device="cuda", dtype=torch.int32) for size in (room, room // block, 1, tokens * k)), topk_ids(tokens, k, experts))
-        yield Row(f"moe_align {tokens} tokens k {k} E {experts} BLOCK {block}", n * 4, capacity * 4 + capacity // block * 4 + n * 4, make, launches, bar=0.0, bar_us=10.0 if tokens <= 4096 else 0.0)
+            return (
+                *(torch.empty(size, device="cuda", dtype=torch.int32) for size in (room, room // block, 1, tokens * k)),
+                topk_ids(tokens, k, experts),
+            )
+
+        yield Row(
+            f"moe_align {tokens} tokens k {k} E {experts} BLOCK {block}",
+            n * 4,
+            capacity * 4 + capacity // block * 4 + n * 4,
+            make,
+            launches,
+            bar=0.0,
+            bar_us=10.0 if tokens <= 4096 else 0.0,
+        )

@@ -1,15 +1,31 @@
 """topk_gate against float64: exact ids, also among ties and with NaN or infinite logits; and
 its time beside PyTorch.
 """
+
 import itertools
 
 import torch
-
-from harness import TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
+from harness import (
+    TOLERANCE,
+    Guarded,
+    Row,
+    compiled,
+    expect_close,
+    expect_refused,
+    expect_same_bits,
+    kernel,
+    normal,
+    peers,
+    prefetch,
+)
 
 DEEPSEEK = dict(E=256, K=8, SCORE="sigmoid", BIAS=True, GROUPS=8, TOPK_GROUPS=4)
-SANITIZE = ["topk_gate T=f32 E=256 K=8 SCORE=sigmoid BIAS=true GROUPS=8 TOPK_GROUPS=4 tokens=301", "topk_gate T=bf16 E=128 K=8 tokens=77",
-            "topk_gate T=f32 E=97 K=5 BIAS=true RENORM=false tokens=33", "topk_gate T=f16 E=8 K=2 tokens=1001"]
+SANITIZE = [
+    "topk_gate T=f32 E=256 K=8 SCORE=sigmoid BIAS=true GROUPS=8 TOPK_GROUPS=4 tokens=301",
+    "topk_gate T=bf16 E=128 K=8 tokens=77",
+    "topk_gate T=f32 E=97 K=5 BIAS=true RENORM=false tokens=33",
+    "topk_gate T=f16 E=8 K=2 tokens=1001",
+]
 CLOSE = 1e-6  # scores nearer than this, and not equal, may change places by f32's rounding
 
 
@@ -28,7 +44,7 @@ def reference(logits, K, SCORE="softmax", BIAS=None, RENORM=True, GROUPS=1, TOPK
     certain = torch.ones(tokens, dtype=torch.bool, device=x.device)
 
     def decided(ordered, first, last):  # between neighbours first..last of descending values
-        gap = ordered[:, first - 1:last - 1] - ordered[:, first:last]
+        gap = ordered[:, first - 1 : last - 1] - ordered[:, first:last]
         return ~((gap > 0) & (gap < CLOSE)).any(-1)
 
     open_ = torch.ones_like(choice, dtype=torch.bool)
@@ -46,7 +62,7 @@ def reference(logits, K, SCORE="softmax", BIAS=None, RENORM=True, GROUPS=1, TOPK
     first = (~open_.gather(1, order)).sort(dim=-1, stable=True).indices
     ids = order.gather(1, first)[:, :K]
     if BIAS is not None:
-        certain &= decided(by_choice.gather(1, first)[:, :K + 1], 1, min(K + 1, experts))
+        certain &= decided(by_choice.gather(1, first)[:, : K + 1], 1, min(K + 1, experts))
     weights = scores.gather(1, ids)
     if RENORM:
         total = weights.sum(-1, keepdim=True)
@@ -57,7 +73,9 @@ def reference(logits, K, SCORE="softmax", BIAS=None, RENORM=True, GROUPS=1, TOPK
 def run(logits, K, dtype="f32", bias=None, scale=1.0, **parameters):
     tokens, experts = logits.shape
     weights, ids = Guarded(tokens, K, dtype="f32"), Guarded(tokens, K, dtype="i32")
-    kernel("topk_gate", T=dtype, E=experts, K=K, **parameters)(weights.view, ids.view, logits, tokens, logits.stride(0), scale, bias)
+    kernel("topk_gate", T=dtype, E=experts, K=K, **parameters)(
+        weights.view, ids.view, logits, tokens, logits.stride(0), scale, bias
+    )
     return weights, ids
 
 
@@ -70,22 +88,49 @@ def expect_right(logits, K, dtype="f32", bias=None, scale=1.0, what="", **parame
     options = {name: value for name, value in parameters.items() if name in ("SCORE", "RENORM", "GROUPS", "TOPK_GROUPS")}
     want, want_ids, certain = reference(logits, K, BIAS=bias, scale=scale, **options)
     wrong = int((ids.view != want_ids)[certain].any(-1).sum())
-    assert wrong == 0, f"{what}: ids of {wrong} tokens differ, first {ids.view[certain][(ids.view != want_ids)[certain].any(-1)][0].tolist()}"
+    assert wrong == 0, (
+        f"{what}: ids of {wrong} tokens differ, first {ids.view[certain][(ids.view != want_ids)[certain].any(-1)][0].tolist()}"
+    )
     assert bool(weights.view.isfinite().all()), f"{what}: a weight is not finite"
     ordered = ids.view.sort(-1).values
-    assert bool((ordered[:, 1:] > ordered[:, :-1]).all()) and int(ordered.amin()) >= 0 and int(ordered.amax()) < logits.shape[1], f"{what}: ids repeat or leave the range"
+    assert bool((ordered[:, 1:] > ordered[:, :-1]).all()) and int(ordered.amin()) >= 0 and int(ordered.amax()) < logits.shape[1], (
+        f"{what}: ids repeat or leave the range"
+    )
     expect_close(weights.view[certain], want[certain], TOLERANCE["f32"], what)
     weights.check(what), ids.check(what)
     return int((~certain).sum())
 
 
 def shapes():
-    yield from ((8, 2), (8, 8), (16, 1), (60, 4), (64, 6), (64, 8), (97, 5), (127, 7), (128, 8), (160, 6), (256, 8), (257, 32), (384, 8), (512, 10), (512, 32), (1, 1), (7, 7))
+    yield from (
+        (8, 2),
+        (8, 8),
+        (16, 1),
+        (60, 4),
+        (64, 6),
+        (64, 8),
+        (97, 5),
+        (127, 7),
+        (128, 8),
+        (160, 6),
+        (256, 8),
+        (257, 32),
+        (384, 8),
+        (512, 10),
+        (512, 32),
+        (1, 1),
+        (7, 7),
+    )
 
 
 def test_every_shape_and_score():
-    variants = [dict(T=t, E=e, K=k, SCORE=s, BIAS=b, RENORM=r) for (e, k), t, s, b, r in
-                itertools.product(shapes(), ("f32", "bf16", "f16"), ("softmax", "sigmoid"), (False, True), (False, True)) if t == "f32" or (r and e in (64, 128, 256, 257, 384))]
+    variants = [
+        dict(T=t, E=e, K=k, SCORE=s, BIAS=b, RENORM=r)
+        for (e, k), t, s, b, r in itertools.product(
+            shapes(), ("f32", "bf16", "f16"), ("softmax", "sigmoid"), (False, True), (False, True)
+        )
+        if t == "f32" or (r and e in (64, 128, 256, 257, 384))
+    ]
     for v in variants:
         prefetch("topk_gate", **v)
     undecided = rows = 0
@@ -93,7 +138,9 @@ def test_every_shape_and_score():
         dtype, experts, k = v.pop("T"), v.pop("E"), v.pop("K")
         for tokens in (1, 3, 257):
             bias = normal(experts, dtype="f32", scale=0.1) if v["BIAS"] else None
-            undecided += expect_right(normal(tokens, experts, dtype=dtype), k, dtype, bias, 2.5, f"{dtype} {experts} {k} {v} tokens={tokens}", **v)
+            undecided += expect_right(
+                normal(tokens, experts, dtype=dtype), k, dtype, bias, 2.5, f"{dtype} {experts} {k} {v} tokens={tokens}", **v
+            )
             rows += tokens
     assert undecided < rows / 200, f"{undecided} of {rows} rows undecided"
     return f"{undecided} of {rows} rows are closer than f32 decides"
@@ -116,7 +163,12 @@ def test_groups():
     for v in grouped():
         for tokens in (1, 5, 1000):
             bias = normal(v["E"], dtype="f32", scale=0.1) if v.get("BIAS") else None
-            undecided += expect_right(normal(tokens, v["E"], dtype="f32"), bias=bias, what=f"{v} tokens={tokens}", **{n: x for n, x in v.items() if n != "E"})
+            undecided += expect_right(
+                normal(tokens, v["E"], dtype="f32"),
+                bias=bias,
+                what=f"{v} tokens={tokens}",
+                **{n: x for n, x in v.items() if n != "E"},
+            )
             rows += tokens
     assert undecided < rows / 200, f"{undecided} of {rows} rows undecided"
 
@@ -157,8 +209,12 @@ def poisoned(tokens, experts, dtype="f32"):
 
 
 def test_poisoned_logits():
-    variants = [dict(E=e, K=k, SCORE=s, BIAS=b, RENORM=r) for (e, k), s, b, r in
-                itertools.product(((8, 2), (97, 5), (128, 8), (256, 8), (512, 32)), ("softmax", "sigmoid"), (False, True), (False, True))]
+    variants = [
+        dict(E=e, K=k, SCORE=s, BIAS=b, RENORM=r)
+        for (e, k), s, b, r in itertools.product(
+            ((8, 2), (97, 5), (128, 8), (256, 8), (512, 32)), ("softmax", "sigmoid"), (False, True), (False, True)
+        )
+    ]
     for v in variants + list(grouped()):
         v = dict(v)
         experts = v.pop("E")
@@ -209,7 +265,13 @@ def test_candidates_and_runs_give_the_same_bits():
             expect_same_bits(again_ids.view, ids.view, f"{v} {more}")
     for lanes in (8, 16, 32):
         expect_right(normal(333, 128, dtype="f32"), 8, LANES=lanes, what=f"LANES={lanes}")
-        expect_right(normal(333, 256, dtype="f32"), bias=bias, LANES=lanes, what=f"grouped, LANES={lanes}", **{n: v for n, v in DEEPSEEK.items() if n != "E"})
+        expect_right(
+            normal(333, 256, dtype="f32"),
+            bias=bias,
+            LANES=lanes,
+            what=f"grouped, LANES={lanes}",
+            **{n: v for n, v in DEEPSEEK.items() if n != "E"},
+        )
 
 
 def test_no_tokens_and_refusals():
@@ -243,9 +305,17 @@ def eager(logits, bias, k, score, renorm, groups, topk_groups):
 
 
 def bench():
-    cases = [("f32", t, 256, 8, "sigmoid", 8, 4) for t in (1, 8, 64, 4096, 8192)] + [("f32", t, 128, 8, "softmax", 1, 1) for t in (1, 8, 64, 4096, 8192)]
-    cases += [("bf16", 8192, 256, 8, "sigmoid", 8, 4), ("bf16", 8192, 128, 8, "softmax", 1, 1), ("f32", 8192, 384, 8, "sigmoid", 1, 1), ("f32", 8192, 8, 2, "softmax", 1, 1),
-              ("f32", 8192, 160, 6, "softmax", 8, 3), ("f32", 8192, 512, 10, "softmax", 1, 1)]
+    cases = [("f32", t, 256, 8, "sigmoid", 8, 4) for t in (1, 8, 64, 4096, 8192)] + [
+        ("f32", t, 128, 8, "softmax", 1, 1) for t in (1, 8, 64, 4096, 8192)
+    ]
+    cases += [
+        ("bf16", 8192, 256, 8, "sigmoid", 8, 4),
+        ("bf16", 8192, 128, 8, "softmax", 1, 1),
+        ("f32", 8192, 384, 8, "sigmoid", 1, 1),
+        ("f32", 8192, 8, 2, "softmax", 1, 1),
+        ("f32", 8192, 160, 6, "softmax", 8, 3),
+        ("f32", 8192, 512, 10, "softmax", 1, 1),
+    ]
     for dtype, tokens, experts, k, score, groups, topk_groups in cases:
         biased = score == "sigmoid"
         few = {"LANES": 32} if tokens <= 64 else {}  # as an engine specialises its decode graphs
@@ -254,9 +324,15 @@ def bench():
 
         def torch_gate(w, i, x, b, k=k, score=score, biased=biased, groups=groups, topk_groups=topk_groups):
             return eager(x, b if biased else None, k, score, True, groups, topk_groups)
-        launches = {"kiln": lambda w, i, x, b, gate=gate, tokens=tokens, experts=experts: gate(w, i, x, tokens, experts, 1.0, b), "eager": torch_gate}
+
+        launches = {
+            "kiln": lambda w, i, x, b, gate=gate, tokens=tokens, experts=experts: gate(w, i, x, tokens, experts, 1.0, b),
+            "eager": torch_gate,
+        }
         if few:
-            launches["kiln, default LANES"] = lambda w, i, x, b, gate=default, tokens=tokens, experts=experts: gate(w, i, x, tokens, experts, 1.0, b)
+            launches["kiln, default LANES"] = lambda w, i, x, b, gate=default, tokens=tokens, experts=experts: gate(
+                w, i, x, tokens, experts, 1.0, b
+            )
         if tokens in (1, 64, 8192) and dtype == "f32":
             launches["compile"] = compiled(torch_gate)
         if score == "softmax" and groups == 1:
@@ -264,9 +340,21 @@ def bench():
                 launches[label] = lambda w, i, x, b, peer=peer: peer(w, i, x)
         elif score == "sigmoid" and dtype == "f32":
             for label, peer in peers.get("grouped_topk").items():
-                launches[label] = lambda w, i, x, b, peer=peer, k=k, groups=groups, topk_groups=topk_groups: peer(w, i, x, b, groups, topk_groups, k)
+                launches[label] = lambda w, i, x, b, peer=peer, k=k, groups=groups, topk_groups=topk_groups: peer(
+                    w, i, x, b, groups, topk_groups, k
+                )
         size = 4 if dtype == "f32" else 2
-        yield Row(f"topk_gate {dtype} {tokens} x {experts} k {k} {score}{f' groups {groups}/{topk_groups}' if groups > 1 else ''}{' LANES=32' if few else ''}", tokens * experts * size, tokens * k * 8,
-                  lambda tokens=tokens, experts=experts, k=k, dtype=dtype: (torch.empty(tokens, k, device="cuda"), torch.empty(tokens, k, device="cuda", dtype=torch.int32),
-                                                                           normal(tokens, experts, dtype=dtype), normal(experts, dtype="f32", scale=0.1)),
-                  launches, bar=0.0, bar_us=8.0)
+        yield Row(
+            f"topk_gate {dtype} {tokens} x {experts} k {k} {score}{f' groups {groups}/{topk_groups}' if groups > 1 else ''}{' LANES=32' if few else ''}",
+            tokens * experts * size,
+            tokens * k * 8,
+            lambda tokens=tokens, experts=experts, k=k, dtype=dtype: (
+                torch.empty(tokens, k, device="cuda"),
+                torch.empty(tokens, k, device="cuda", dtype=torch.int32),
+                normal(tokens, experts, dtype=dtype),
+                normal(experts, dtype="f32", scale=0.1),
+            ),
+            launches,
+            bar=0.0,
+            bar_us=8.0,
+        )

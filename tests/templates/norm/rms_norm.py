@@ -1,14 +1,32 @@
 """rms_norm against float64, in corner cases that `kiln run --check` does not draw; and
 its time beside PyTorch.
 """
+
 import torch
 import torch.nn.functional as F
-
-from harness import (DTYPES, TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch)
+from harness import (
+    DTYPES,
+    TOLERANCE,
+    Guarded,
+    Row,
+    compiled,
+    expect_close,
+    expect_refused,
+    expect_same_bits,
+    kernel,
+    normal,
+    peers,
+    prefetch,
+)
 
 EPS = 1e-6
 
-SANITIZE = ["rms_norm T=bf16 H=4096 rows=37", "rms_norm T=f16 H=65536 rows=3", "rms_norm T=f32 H=129 rows=70 FUSED_ADD=true GEMMA=true", "rms_norm T=bf16 H=128 rows=1000 OUT=e4m3"]
+SANITIZE = [
+    "rms_norm T=bf16 H=4096 rows=37",
+    "rms_norm T=f16 H=65536 rows=3",
+    "rms_norm T=f32 H=129 rows=70 FUSED_ADD=true GEMMA=true",
+    "rms_norm T=bf16 H=128 rows=1000 OUT=e4m3",
+]
 
 
 def reference(x, w, eps=EPS, gemma=False):
@@ -28,7 +46,31 @@ def run(x, w, dtype="bf16", out=None, **parameters):
 
 
 def test_every_dtype_and_width():
-    widths = [1, 2, 3, 7, 31, 64, 97, 128, 257, 768, 1000, 1009, 2048, 4096, 5001, 5120, 7168, 8192, 8209, 12288, 16384, 28672, 65536]
+    widths = [
+        1,
+        2,
+        3,
+        7,
+        31,
+        64,
+        97,
+        128,
+        257,
+        768,
+        1000,
+        1009,
+        2048,
+        4096,
+        5001,
+        5120,
+        7168,
+        8192,
+        8209,
+        12288,
+        16384,
+        28672,
+        65536,
+    ]
     for dtype in ("f32", "f16", "bf16"):
         for h in widths:
             prefetch("rms_norm", T=dtype, H=h)
@@ -87,7 +129,9 @@ def test_misaligned_views():
     expect_close(out.view, reference(x.view, w), TOLERANCE["bf16"])
     out.check()
     aligned = Guarded(5, 4096, strides=(4097, 1))
-    expect_refused(lambda: kernel("rms_norm", T="bf16", H=4096)(aligned.view, aligned.view, w, 5, 4097, 4097, EPS), "strides", "4097", "VEC")
+    expect_refused(
+        lambda: kernel("rms_norm", T="bf16", H=4096)(aligned.view, aligned.view, w, 5, 4097, 4097, EPS), "strides", "4097", "VEC"
+    )
 
 
 def test_in_place():
@@ -117,7 +161,9 @@ def test_special_values():
             y, want = out.view, reference(x, w)
             assert bool((y[0] == 0).all()) and bool((y[4] == 0).all()), "a row of zeros gives zeros"
             assert bool(y[1].isnan().all()), "a NaN reaches its whole row"
-            assert bool(y[2][3].isnan()) and bool((y[2][torch.arange(h, device="cuda") != 3] == 0).all()), "infinity: 0, and NaN in its place"
+            assert bool(y[2][3].isnan()) and bool((y[2][torch.arange(h, device="cuda") != 3] == 0).all()), (
+                "infinity: 0, and NaN in its place"
+            )
             for row in (5, 6, 7):
                 expect_close(y[row], want[row], TOLERANCE[dtype], f"{dtype} H={h}: a neighbour of special rows")
             assert bool(torch.isfinite(y[3]).all())
@@ -135,8 +181,15 @@ def test_fused_add():
                 kernel("rms_norm", T=dtype, H=h, FUSED_ADD=True, GEMMA=gemma)(out.view, x, w, 33, h, h, EPS, residual.view, h)
                 # The sum is normalised before it is rounded. After rounding the error
                 # would be 2.4e-3 in bf16.
-                expect_close(out.view, reference(total, w, gemma=gemma), {"bf16": 2e-3}.get(dtype, TOLERANCE[dtype]) if h > 64 else TOLERANCE[dtype], f"{dtype} H={h}")
-                expect_same_bits(residual.view, total.to(DTYPES[dtype]) if dtype != "f32" else total.float(), f"residual {dtype} H={h}")
+                expect_close(
+                    out.view,
+                    reference(total, w, gemma=gemma),
+                    {"bf16": 2e-3}.get(dtype, TOLERANCE[dtype]) if h > 64 else TOLERANCE[dtype],
+                    f"{dtype} H={h}",
+                )
+                expect_same_bits(
+                    residual.view, total.to(DTYPES[dtype]) if dtype != "f32" else total.float(), f"residual {dtype} H={h}"
+                )
                 out.check()
                 residual.check()
     expect_refused(lambda: kernel("rms_norm", T="bf16", H=128, FUSED_ADD=True)(x, x, x, 1, 128, 128, EPS), "residual")
@@ -160,13 +213,23 @@ def bench():
     for rows in (1, 8, 64, 4096, 8192):
         for h in (2048, 4096, 8192, 16384):
             k = kernel("rms_norm", T="bf16", H=h)
-            launches = {"kiln": lambda o, x, w, k=k, rows=rows, h=h: k(o, x, w, rows, h, h, EPS),
-                        "eager": lambda o, x, w, h=h: F.rms_norm(x, (h,), w, EPS)}
+            launches = {
+                "kiln": lambda o, x, w, k=k, rows=rows, h=h: k(o, x, w, rows, h, h, EPS),
+                "eager": lambda o, x, w, h=h: F.rms_norm(x, (h,), w, EPS),
+            }
             if h in (4096, 8192):
-                launches["compile"] = compiled(lambda o, x, w: (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + EPS) * w.float()).to(x.dtype))
+                launches["compile"] = compiled(
+                    lambda o, x, w: (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + EPS) * w.float()).to(x.dtype)
+                )
             for label, peer in peers.get("rms_norm").items():
                 launches[label] = lambda o, x, w, peer=peer: peer(o, x, w, EPS)
-            yield Row(f"rms_norm bf16 {rows} x {h}", 2 * (rows * h + h), 2 * rows * h, lambda rows=rows, h=h: (torch.empty(rows, h, device="cuda", dtype=torch.bfloat16), normal(rows, h), normal(h)), launches)
+            yield Row(
+                f"rms_norm bf16 {rows} x {h}",
+                2 * (rows * h + h),
+                2 * rows * h,
+                lambda rows=rows, h=h: (torch.empty(rows, h, device="cuda", dtype=torch.bfloat16), normal(rows, h), normal(h)),
+                launches,
+            )
     for rows, h in ((64, 4096), (64, 8192), (8192, 4096), (8192, 8192)):
         k = kernel("rms_norm", T="bf16", H=h, FUSED_ADD=True)
 
@@ -174,13 +237,31 @@ def bench():
             s = x.float() + r.float()
             r.copy_(s.to(x.dtype))
             return (s * torch.rsqrt(s.pow(2).mean(-1, keepdim=True) + EPS) * w.float()).to(x.dtype)
+
         launches = {"kiln": lambda o, x, w, r, k=k, rows=rows, h=h: k(o, x, w, rows, h, h, EPS, r, h), "compile": compiled(fused)}
         for label, peer in peers.get("fused_add_rms_norm").items():
             launches[label] = lambda o, x, w, r, peer=peer: peer(x, r, w, EPS)  # in place
-        yield Row(f"rms_norm bf16 {rows} x {h} FUSED_ADD", 2 * (2 * rows * h + h), 4 * rows * h,
-                  lambda rows=rows, h=h: (torch.empty(rows, h, device="cuda", dtype=torch.bfloat16), normal(rows, h), normal(h), normal(rows, h)), launches)
+        yield Row(
+            f"rms_norm bf16 {rows} x {h} FUSED_ADD",
+            2 * (2 * rows * h + h),
+            4 * rows * h,
+            lambda rows=rows, h=h: (
+                torch.empty(rows, h, device="cuda", dtype=torch.bfloat16),
+                normal(rows, h),
+                normal(h),
+                normal(rows, h),
+            ),
+            launches,
+        )
     k = kernel("rms_norm", T="bf16", H=128)
-    yield Row("rms_norm bf16 327680 x 128 (heads)", 2 * 327680 * 128, 2 * 327680 * 128,
-              lambda: (torch.empty(327680, 128, device="cuda", dtype=torch.bfloat16), normal(327680, 128), normal(128)),
-              {"kiln": lambda o, x, w: k(o, x, w, 327680, 128, 128, EPS), "eager": lambda o, x, w: F.rms_norm(x, (128,), w, EPS),
-               **{label: lambda o, x, w, peer=peer: peer(o, x, w, EPS) for label, peer in peers.get("rms_norm").items()}})
+    yield Row(
+        "rms_norm bf16 327680 x 128 (heads)",
+        2 * 327680 * 128,
+        2 * 327680 * 128,
+        lambda: (torch.empty(327680, 128, device="cuda", dtype=torch.bfloat16), normal(327680, 128), normal(128)),
+        {
+            "kiln": lambda o, x, w: k(o, x, w, 327680, 128, 128, EPS),
+            "eager": lambda o, x, w: F.rms_norm(x, (128,), w, EPS),
+            **{label: lambda o, x, w, peer=peer: peer(o, x, w, EPS) for label, peer in peers.get("rms_norm").items()},
+        },
+    )

@@ -1,8 +1,8 @@
 """rms_norm with OUT = e4m3 and static scales: codes differ by at most one from rounded float64."""
+
 import itertools
 
 import torch
-
 from fp8_quant import codes_apart, exact
 from harness import DTYPES, Guarded, expect_same_bits, kernel, normal, prefetch
 from rms_norm import EPS, reference
@@ -18,10 +18,11 @@ def run(x, w, dtype, scale, residual=None, **parameters):
 
 
 def expect_within_one(out, want, scale, what):
-    """Compares with `want`, which is f64 before the division. Returns the share of codes that differ by one.
-    """
+    """Compares with `want`, which is f64 before the division. Returns the share of codes that differ by one."""
     apart = codes_apart(out.view.view(torch.uint8), exact(want, torch.ones(1, device="cuda") if scale is None else scale))
-    assert int(apart.max()) <= 1, f"{what}: {int((apart > 1).sum())} codes are more than one from the exact one, {int(apart.max())} at most"
+    assert int(apart.max()) <= 1, (
+        f"{what}: {int((apart > 1).sum())} codes are more than one from the exact one, {int(apart.max())} at most"
+    )
     out.check(what)
     return int((apart > 0).sum()) / apart.numel()
 
@@ -43,7 +44,12 @@ def test_every_dtype_and_width():
 
 def test_fused_add_and_gemma():
     for d, h, gemma in itertools.product(("f32", "f16", "bf16"), (128, 4096, 8192), (False, True)):
-        x, w, residual, scale = normal(33, h, dtype=d), normal(h, dtype=d), normal(33, h, dtype=d), torch.tensor([0.02], device="cuda")
+        x, w, residual, scale = (
+            normal(33, h, dtype=d),
+            normal(h, dtype=d),
+            normal(33, h, dtype=d),
+            torch.tensor([0.02], device="cuda"),
+        )
         total = x.double() + residual.double()
         out = run(x, w, d, scale, residual, FUSED_ADD=True, GEMMA=gemma)
         expect_within_one(out, reference(total, w, gemma=gemma), scale, f"{d} H={h} gemma={gemma}")

@@ -4,10 +4,10 @@ and times beside PyTorch.
 Codes must equal a float32 division rounded to fp8, (x.float() / scale).to(float8). The tests also print how
 many codes differ from the exact quotient, rounded once: never by more than one code.
 """
+
 import itertools
 
 import torch
-
 from harness import DTYPES, Guarded, Row, compiled, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
 LARGEST = {"e4m3": 448.0, "e5m2": 57344.0}
@@ -15,8 +15,13 @@ TORCH = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 FLOAT_MAX = torch.finfo(torch.float32).max
 ALL = [("static", 0), ("tensor", 0), ("token", 0), ("group", 64), ("group", 128)]
 
-SANITIZE = ["fp8_quant T=bf16 H=7168 GROUP=128 rows=37", "fp8_quant T=f32 H=384 GROUP=64 SCALE=u8 rows=33", "fp8_quant T=f16 H=65536 SCALING=token rows=3",
-            "fp8_quant T=bf16 H=5001 SCALING=tensor rows=37 parts=300", "amax T=bf16 H=5001 rows=37 parts=40"]
+SANITIZE = [
+    "fp8_quant T=bf16 H=7168 GROUP=128 rows=37",
+    "fp8_quant T=f32 H=384 GROUP=64 SCALE=u8 rows=33",
+    "fp8_quant T=f16 H=65536 SCALING=token rows=3",
+    "fp8_quant T=bf16 H=5001 SCALING=tensor rows=37 parts=300",
+    "amax T=bf16 H=5001 rows=37 parts=40",
+]
 
 # ---- what is expected ---------------------------------------------------------------------------------------------------------------------
 
@@ -48,9 +53,11 @@ def exact(x, scale, out="e4m3"):
 
 def codes_apart(a, b):
     """The distance in codes of each element; 1 is a neighbour. A NaN is far from every code but NaN."""
+
     def ordinal(c):
         c = c.int()
         return torch.where(c >= 128, 128 - c, c)
+
     nan = ((a & 0x7F) == 0x7F) | ((b & 0x7F) == 0x7F)
     return torch.where(nan, (a != b).int() * 1000, (ordinal(a) - ordinal(b)).abs())
 
@@ -100,13 +107,15 @@ class Quantised:
         if scaling == "tensor":
             parts = min(rows, 200)
             amax = Guarded(parts, dtype="i32")
-            kernel("amax", T=dtype, H=h, **({"VEC": parameters["VEC"]} if parameters.get("VEC", 16) < 4 else {}))(amax.view, x, rows, x.stride(0), parts)
+            kernel("amax", T=dtype, H=h, **({"VEC": parameters["VEC"]} if parameters.get("VEC", 16) < 4 else {}))(
+                amax.view, x, rows, x.stride(0), parts
+            )
         k(*pointers, None, self.scale_out.view, *strides, 1e-10, amax.view if amax else None, parts if amax else 0)
         raw = self.scale_out.view.clone(memory_format=torch.contiguous_format)
         if packed:
             bytes_ = raw.view(torch.uint8).reshape(rows, 4 * words)
-            assert bool((bytes_[:, self.groups:] == 0).all()), "bytes that a row's last word has left are cleared"
-            raw = bytes_[:, :self.groups].int() << 23
+            assert bool((bytes_[:, self.groups :] == 0).all()), "bytes that a row's last word has left are cleared"
+            raw = bytes_[:, : self.groups].int() << 23
         self.scale = raw.view(torch.float32)
 
     def check(self, what):
@@ -146,7 +155,11 @@ def expect_right(x, scaling, group=0, dtype="bf16", what="", scale=None, out="e4
 
 def test_every_dtype_width_and_scaling():
     widths = [1, 2, 3, 7, 31, 64, 97, 128, 257, 768, 1009, 2048, 4096, 5001, 5120, 7168, 8192, 12288, 16384, 28672, 65536]
-    kinds = [(d, s, g, h) for d, (s, g), h in itertools.product(DTYPES, ALL, widths) if d in ("f32", "f16", "bf16") and (not g or h % g == 0)]
+    kinds = [
+        (d, s, g, h)
+        for d, (s, g), h in itertools.product(DTYPES, ALL, widths)
+        if d in ("f32", "f16", "bf16") and (not g or h % g == 0)
+    ]
     for d, s, g, h in kinds:
         prefetch("fp8_quant", T=d, H=h, GROUP=g, SCALING=s, OUT="e4m3")
     for d, s, g, h in kinds:
@@ -179,7 +192,9 @@ def test_powers_of_two_are_exact():
 
 
 def test_packed_exponents():
-    for g, h, rows, layout in itertools.product((64, 128), (128, 384, 640, 4096, 7168), (1, 3, 33, 64), ("row", "column", "aligned")):
+    for g, h, rows, layout in itertools.product(
+        (64, 128), (128, 384, 640, 4096, 7168), (1, 3, 33, 64), ("row", "column", "aligned")
+    ):
         expect_right(normal(rows, h), "group", g, SCALE="u8", layout=layout)
 
 
@@ -216,7 +231,9 @@ def test_special_values():
         expect_right(x, s, g, d, POW2=pow2)
         q = Quantised(x, s, g, d, POW2=pow2)
         assert bool((q.codes[0] == 0).all()) and bool((q.codes[1] == 0x80).all()), "zeros keep their sign"
-        assert bool((q.codes[3] == 0x7F).all()) and int(q.codes[2, 5]) == 0x7F and int((q.codes[2] == 0x7F).sum()) == 2, "NaN stays in its place"
+        assert bool((q.codes[3] == 0x7F).all()) and int(q.codes[2, 5]) == 0x7F and int((q.codes[2] == 0x7F).sum()) == 2, (
+            "NaN stays in its place"
+        )
         if s != "tensor":
             assert int(q.codes[5, 7]) == 0x7E and int(q.codes[5, 400]) == 0xFE, "infinities saturate"
         if s != "static":
@@ -260,10 +277,16 @@ def test_large():
     for s, g in ALL:
         q = Quantised(x, s, g, scale=torch.tensor([0.01], device="cuda"))
         for first in (0, 87000, 174000):
-            part = x[first:first + 1000]
+            part = x[first : first + 1000]
             spans = part.reshape(1000, -1, g or h)
-            scale = torch.tensor([0.01], device="cuda") if s == "static" else q.scale if s == "tensor" else q.scale[first:first + 1000].reshape(1000, -1, 1)
-            expect_same_bits(q.codes[first:first + 1000].reshape(spans.shape), divided(spans, scale), f"{s} {g} from row {first}")
+            scale = (
+                torch.tensor([0.01], device="cuda")
+                if s == "static"
+                else q.scale
+                if s == "tensor"
+                else q.scale[first : first + 1000].reshape(1000, -1, 1)
+            )
+            expect_same_bits(q.codes[first : first + 1000].reshape(spans.shape), divided(spans, scale), f"{s} {g} from row {first}")
             if s not in ("static", "tensor"):
                 expect_same_bits(scale.reshape(1000, -1), scale_of(magnitudes(spans).amax(dim=2)), f"{s} {g} from row {first}")
         if s == "tensor":
@@ -296,8 +319,13 @@ def test_row_strides_and_misaligned_views():
 
 def test_refusals():
     x, out = normal(5, 200), torch.empty(5, 200, device="cuda", dtype=torch.float8_e4m3fn)
-    for named, words in (({"GROUP": 128}, ("GROUP", "128", "H")), ({"SCALE": "u8"}, ("SCALE",)), ({"POW2": True}, ("POW2",)), ({"SCALING": "group"}, ("GROUP",)),
-                         ({"GROUP": 64, "SCALING": "token"}, ("GROUP",))):
+    for named, words in (
+        ({"GROUP": 128}, ("GROUP", "128", "H")),
+        ({"SCALE": "u8"}, ("SCALE",)),
+        ({"POW2": True}, ("POW2",)),
+        ({"SCALING": "group"}, ("GROUP",)),
+        ({"GROUP": 64, "SCALING": "token"}, ("GROUP",)),
+    ):
         expect_refused(lambda: kernel("fp8_quant", T="bf16", H=200, **named), *words)
     for named, words in (({"SCALING": "token"}, ("out_scale",)), ({"SCALING": "tensor"}, ("out_scale",))):
         expect_refused(lambda: kernel("fp8_quant", T="bf16", H=200, **named)(out, x, 5, 200, 200), *words)
@@ -312,7 +340,9 @@ def test_runs_and_candidates_give_the_same_bits():
         first = Quantised(x, s, g)
         for _ in range(3):
             expect_same_bits(Quantised(x, s, g).codes, first.codes)
-        for vec, threads in itertools.product((4, 8, 16) if g or s == "token" else (4, 8), {"token": (64, 128, 256, 512)}.get(s, (g // 16,) if g else (16, 32))):
+        for vec, threads in itertools.product(
+            (4, 8, 16) if g or s == "token" else (4, 8), {"token": (64, 128, 256, 512)}.get(s, (g // 16,) if g else (16, 32))
+        ):
             q = Quantised(x, s, g, VEC=vec, THREADS=threads, **({} if s == "token" else {"SPANS": 512 // threads}))
             expect_same_bits(q.codes, first.codes, f"{s} {g} VEC={vec} THREADS={threads}")
             if s != "static":
@@ -370,7 +400,10 @@ def bench():
         return torch.empty(rows, h, device="cuda", dtype=e4m3), torch.empty(*scales, device="cuda"), normal(rows, h)
 
     common = ((1, 7168), (8, 7168), (64, 7168), (4096, 7168), (8192, 7168), (8192, 16384))
-    for s, g, sizes, theirs in (("group", 128, common + ((64, 2048),), torch_group), ("token", 0, common + ((64, 2048),), torch_token)):
+    for s, g, sizes, theirs in (
+        ("group", 128, common + ((64, 2048),), torch_group),
+        ("token", 0, common + ((64, 2048),), torch_token),
+    ):
         for rows, h in sizes:
             k, n = kernel("fp8_quant", T="bf16", H=h, GROUP=g, SCALING=s), h // g if g else 1
             launches = {"kiln": lambda o, sc, x, k=k, n=n, rows=rows, h=h: k(o, x, rows, h, h, None, sc, n, 1)}
@@ -379,25 +412,56 @@ def bench():
                 launches["compile"] = compiled(lambda o, sc, x, f=theirs: f(x))
             for label, peer in peers.get(f"fp8_{s}").items():  # (out, scales [rows, groups] f32, x)
                 launches[label] = lambda o, sc, x, peer=peer: peer(o, sc, x)
-            yield Row(f"fp8_quant bf16 {rows} x {h} {s} {g or ''}", 2 * rows * h, rows * h + 4 * rows * n, lambda rows=rows, h=h, n=n: buffers(rows, h, rows, n), launches)
+            yield Row(
+                f"fp8_quant bf16 {rows} x {h} {s} {g or ''}",
+                2 * rows * h,
+                rows * h + 4 * rows * n,
+                lambda rows=rows, h=h, n=n: buffers(rows, h, rows, n),
+                launches,
+            )
     for rows, h in ((64, 7168), (8192, 7168)):
         k = kernel("fp8_quant", T="bf16", H=h)
         launches = {"kiln": lambda o, sc, x, k=k, rows=rows, h=h: k(o, x, rows, h, h, sc)}
         launches["compile"] = compiled(lambda o, sc, x: torch_static(x, sc))
         for label, peer in peers.get("fp8_tensor_static").items():  # (out, scale [1], x)
             launches[label] = lambda o, sc, x, peer=peer: peer(o, sc, x)
-        yield Row(f"fp8_quant bf16 {rows} x {h} static", 2 * rows * h, rows * h, lambda rows=rows, h=h: (torch.empty(rows, h, device="cuda", dtype=e4m3), torch.full((1,), 0.01, device="cuda"), normal(rows, h)), launches)
+        yield Row(
+            f"fp8_quant bf16 {rows} x {h} static",
+            2 * rows * h,
+            rows * h,
+            lambda rows=rows, h=h: (
+                torch.empty(rows, h, device="cuda", dtype=e4m3),
+                torch.full((1,), 0.01, device="cuda"),
+                normal(rows, h),
+            ),
+            launches,
+        )
     for rows, h in ((64, 7168), (8192, 7168)):
         find, k, parts = kernel("amax", T="bf16", H=h), kernel("fp8_quant", T="bf16", H=h, SCALING="tensor"), min(rows, 132)
 
         def both(o, sc, x, a, find=find, k=k, rows=rows, h=h, parts=parts):
             find(a, x, rows, h, parts)
             k(o, x, rows, h, h, None, sc, 1, 1, 1e-10, a, parts)
-        launches = {"kiln": both, "kiln (amax alone)": lambda o, sc, x, a, find=find, rows=rows, h=h, parts=parts: find(a, x, rows, h, parts),
-                    "compile": compiled(lambda o, sc, x, a: torch_tensor(x))}
+
+        launches = {
+            "kiln": both,
+            "kiln (amax alone)": lambda o, sc, x, a, find=find, rows=rows, h=h, parts=parts: find(a, x, rows, h, parts),
+            "compile": compiled(lambda o, sc, x, a: torch_tensor(x)),
+        }
         for label, peer in peers.get("fp8_tensor_dynamic").items():  # (out, scale [1], x)
             launches[label] = lambda o, sc, x, a, peer=peer: peer(o, sc, x)
-        yield Row(f"fp8_quant bf16 {rows} x {h} tensor (and amax)", 4 * rows * h, rows * h, lambda rows=rows, h=h, parts=parts: (*buffers(rows, h, 1), torch.empty(parts, device="cuda")), launches)
+        yield Row(
+            f"fp8_quant bf16 {rows} x {h} tensor (and amax)",
+            4 * rows * h,
+            rows * h,
+            lambda rows=rows, h=h, parts=parts: (*buffers(rows, h, 1), torch.empty(parts, device="cuda")),
+            launches,
+        )
     k = kernel("fp8_quant", T="bf16", H=7168, SCALE="u8", GROUP=128)
-    yield Row("fp8_quant bf16 8192 x 7168 group 128, packed columns", 2 * 8192 * 7168, 8192 * 7168 + 8192 * 56,
-              lambda: (*buffers(8192, 7168, 14, 8192),), {"kiln": lambda o, sc, x: k(o, x, 8192, 7168, 7168, None, sc, 1, 8192)})
+    yield Row(
+        "fp8_quant bf16 8192 x 7168 group 128, packed columns",
+        2 * 8192 * 7168,
+        8192 * 7168 + 8192 * 56,
+        lambda: (*buffers(8192, 7168, 14, 8192),),
+        {"kiln": lambda o, sc, x: k(o, x, 8192, 7168, 7168, None, sc, 1, 8192)},
+    )

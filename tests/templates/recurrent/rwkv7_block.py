@@ -3,8 +3,8 @@
 Matrix products are left out: r, k and v are their mixes, and w, a and g are their mixes
 after a layer's activations.
 """
-import torch
 
+import torch
 from harness import expect_close, expect_same_bits, kernel, normal
 
 HEADS, SIZE = 8, 64
@@ -12,9 +12,15 @@ WIDTH = HEADS * SIZE
 
 
 def weights(dtype="bf16"):
-    return dict(mu=torch.rand(6, WIDTH, device="cuda").to(torch.bfloat16), channel_mu=torch.rand(1, WIDTH, device="cuda").to(torch.bfloat16), k_k=normal(HEADS, SIZE, dtype=dtype),
-                k_a=normal(HEADS, SIZE, dtype=dtype), r_k=normal(HEADS, SIZE, dtype=dtype, scale=0.1), norm_weight=normal(HEADS, SIZE, dtype=dtype),
-                norm_bias=normal(HEADS, SIZE, dtype=dtype))
+    return dict(
+        mu=torch.rand(6, WIDTH, device="cuda").to(torch.bfloat16),
+        channel_mu=torch.rand(1, WIDTH, device="cuda").to(torch.bfloat16),
+        k_k=normal(HEADS, SIZE, dtype=dtype),
+        k_a=normal(HEADS, SIZE, dtype=dtype),
+        r_k=normal(HEADS, SIZE, dtype=dtype, scale=0.1),
+        norm_weight=normal(HEADS, SIZE, dtype=dtype),
+        norm_bias=normal(HEADS, SIZE, dtype=dtype),
+    )
 
 
 def activations(w, a, g):
@@ -29,9 +35,13 @@ class Kiln:
         self.batch, self.p = batch, p
         self.time_cache, self.channel_cache = (torch.zeros(batch, WIDTH, device="cuda", dtype=torch.bfloat16) for _ in range(2))
         self.state = torch.zeros(batch, HEADS, SIZE, SIZE, device="cuda")
-        self.kernels = [kernel("rwkv7_shift_mix", T="bf16", D=WIDTH, OUTPUTS=6, VARLEN=False), kernel("rwkv7_shift_mix", T="bf16", D=WIDTH, OUTPUTS=1, VARLEN=False),
-                        kernel("rwkv7_kprep", T="bf16", D=SIZE, WITH_B=False), kernel("wkv7_recurrent", T="bf16", K=SIZE, V=SIZE, FORM="kk_a", VARLEN=False),
-                        kernel("rwkv7_out", T="bf16", D=SIZE, NORM=True)]
+        self.kernels = [
+            kernel("rwkv7_shift_mix", T="bf16", D=WIDTH, OUTPUTS=6, VARLEN=False),
+            kernel("rwkv7_shift_mix", T="bf16", D=WIDTH, OUTPUTS=1, VARLEN=False),
+            kernel("rwkv7_kprep", T="bf16", D=SIZE, WITH_B=False),
+            kernel("wkv7_recurrent", T="bf16", K=SIZE, V=SIZE, FORM="kk_a", VARLEN=False),
+            kernel("rwkv7_out", T="bf16", D=SIZE, NORM=True),
+        ]
 
     def __call__(self, x):
         length, tokens, p = x.shape[1], x.shape[0] * x.shape[1], self.p
@@ -61,6 +71,7 @@ def expected(x, p):
         t = t.double()
         before = torch.cat((torch.zeros_like(t[:, :1]), t[:, :-1]), 1)
         return t + (before - t) * mu[:, None, None]
+
     r, w, k, v, a, g = (m.view(batch, length, HEADS, SIZE) for m in shifted(x, p["mu"]))
     w, a, g = activations(w, a, g)
     kk = k * p["k_k"]
@@ -71,7 +82,9 @@ def expected(x, p):
         a_s = torch.einsum("nhk,nhkv->nhv", -kk[:, t], s)
         s = w[:, t].exp()[..., None] * s + (kk * a)[:, t][..., None] * a_s[:, :, None] + k[:, t][..., None] * v[:, t][:, :, None]
         o[:, t] = torch.einsum("nhk,nhkv->nhv", r[:, t], s)
-    o = (o - o.mean(-1, keepdim=True)) * torch.rsqrt(o.var(-1, unbiased=False, keepdim=True) + 64e-5) * p["norm_weight"] + p["norm_bias"]
+    o = (o - o.mean(-1, keepdim=True)) * torch.rsqrt(o.var(-1, unbiased=False, keepdim=True) + 64e-5) * p["norm_weight"] + p[
+        "norm_bias"
+    ]
     y = ((o + (r * k * p["r_k"]).sum(-1, keepdim=True) * v) * g).view(batch, length, WIDTH)
     return torch.relu(shifted(y, p["channel_mu"])[0]).square()
 
@@ -80,8 +93,12 @@ def test_prefill_and_decode():
     p, x = weights(), normal(3, 120, WIDTH)
     want = expected(x, p)
     block = Kiln(3, p)
-    got = torch.cat([block(x[:, begin:end].contiguous()) for begin, end in ((0, 64), (64, 101), *((t, t + 1) for t in range(101, 120)))], 1)
-    found = expect_close(got, want, 2e-2, "a block")  # every intermediate is rounded to bf16: about ten roundings of 1.7e-3, squared at the end
+    got = torch.cat(
+        [block(x[:, begin:end].contiguous()) for begin, end in ((0, 64), (64, 101), *((t, t + 1) for t in range(101, 120)))], 1
+    )
+    found = expect_close(
+        got, want, 2e-2, "a block"
+    )  # every intermediate is rounded to bf16: about ten roundings of 1.7e-3, squared at the end
     whole = Kiln(3, p)(x)
     expect_same_bits(got, whole, "a block in pieces")
     return f"relative RMS {found:.2g}"

@@ -1,19 +1,40 @@
 """rwkv7_kprep against float64; and its time beside PyTorch and Flash Linear Attention."""
+
 import itertools
 
 import torch
-
-from harness import (DTYPES, TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch)
+from harness import (
+    DTYPES,
+    TOLERANCE,
+    Guarded,
+    Row,
+    compiled,
+    expect_close,
+    expect_refused,
+    expect_same_bits,
+    kernel,
+    normal,
+    peers,
+    prefetch,
+)
 
 TYPES = ("f32", "f16", "bf16")
-SANITIZE = ["rwkv7_kprep T=bf16 D=64 tokens=37 heads=3 WITH_B=true", "rwkv7_kprep T=f32 D=100 tokens=11 heads=5", "rwkv7_kprep T=f16 D=255 tokens=9 heads=2 WITH_B=true",
-            "rwkv7_kprep T=bf16 D=64 tokens=38 heads=3 TOKENS=2"]
+SANITIZE = [
+    "rwkv7_kprep T=bf16 D=64 tokens=37 heads=3 WITH_B=true",
+    "rwkv7_kprep T=f32 D=100 tokens=11 heads=5",
+    "rwkv7_kprep T=f16 D=255 tokens=9 heads=2 WITH_B=true",
+    "rwkv7_kprep T=bf16 D=64 tokens=38 heads=3 TOKENS=2",
+]
 
 
 def inputs(tokens, heads, d, dtype="bf16"):
     """Random k, a, k_k, k_a."""
-    return (normal(tokens, heads, d, dtype=dtype), torch.rand(tokens, heads, d, device="cuda").to(DTYPES[dtype]), normal(heads, d, dtype=dtype),
-            (torch.rand(heads, d, device="cuda") + 0.5).to(DTYPES[dtype]))
+    return (
+        normal(tokens, heads, d, dtype=dtype),
+        torch.rand(tokens, heads, d, device="cuda").to(DTYPES[dtype]),
+        normal(heads, d, dtype=dtype),
+        (torch.rand(heads, d, device="cuda") + 0.5).to(DTYPES[dtype]),
+    )
 
 
 def reference(k, a, k_k, k_a, eps=1e-6):
@@ -28,7 +49,8 @@ def run(x, dtype="bf16", eps=1e-6, with_b=True, k_out=None, **parameters):
     tokens, heads, d = x[0].shape
     out = [Guarded(tokens, heads, d, dtype=dtype) for _ in range(3 if with_b else 2)]
     kernel("rwkv7_kprep", T=dtype, D=d, WITH_B=with_b, **parameters)(
-        out[0].view if k_out is None else k_out, out[1].view, *x, tokens, heads, eps, out[2].view if with_b else None)
+        out[0].view if k_out is None else k_out, out[1].view, *x, tokens, heads, eps, out[2].view if with_b else None
+    )
     return out
 
 
@@ -81,7 +103,9 @@ def test_zeros_and_large_values():
         assert bool((out[1].view[0] == 0).all()), "a head of zeros has no direction"
     x[0][3, 2, 5] = float("nan")
     kk = run(x, "bf16")[1].view
-    assert bool(kk[3, 2].isnan().all()) and not bool(kk[3, 1].isnan().any()) and not bool(kk[2].isnan().any()), "a NaN stays in its head"
+    assert bool(kk[3, 2].isnan().all()) and not bool(kk[3, 1].isnan().any()) and not bool(kk[2].isnan().any()), (
+        "a NaN stays in its head"
+    )
 
 
 def test_eps():
@@ -143,11 +167,21 @@ def eager(k, a, k_k, k_a):
 
 def bench():
     """Peer "fla_kprep" is called with k, a, k_k, k_a: its l2norm and key update, and kk * a in torch."""
-    for tokens, heads, d in ((1, 32, 64), (8, 32, 64), (64, 32, 64), (512, 32, 64), (4096, 32, 64), (32768, 32, 64), (32768, 16, 128)):
+    for tokens, heads, d in (
+        (1, 32, 64),
+        (8, 32, 64),
+        (64, 32, 64),
+        (512, 32, 64),
+        (4096, 32, 64),
+        (32768, 32, 64),
+        (32768, 16, 128),
+    ):
         launches = {}
         for label, parameters in {"": {}, " TOKENS=2": dict(TOKENS=2)}.items():
             k = kernel("rwkv7_kprep", T="bf16", D=d, WITH_B=True, **parameters)
-            launches["kiln" + label] = lambda k_out, kk, b, *x, k=k, tokens=tokens, heads=heads: k(k_out, kk, *x, tokens, heads, 1e-6, b)
+            launches["kiln" + label] = lambda k_out, kk, b, *x, k=k, tokens=tokens, heads=heads: k(
+                k_out, kk, *x, tokens, heads, 1e-6, b
+            )
         launches["eager"] = lambda k_out, kk, b, *x: eager(*x)
         if tokens in (64, 32768):
             launches["compile"] = compiled(lambda k_out, kk, b, *x: eager(*x))
@@ -156,5 +190,8 @@ def bench():
         size = 2 * tokens * heads * d
 
         def make(tokens=tokens, heads=heads, d=d):
-            return *(torch.empty(tokens, heads, d, device="cuda", dtype=torch.bfloat16) for _ in range(3)), *inputs(tokens, heads, d)
+            return *(torch.empty(tokens, heads, d, device="cuda", dtype=torch.bfloat16) for _ in range(3)), *inputs(
+                tokens, heads, d
+            )
+
         yield Row(f"rwkv7_kprep bf16 {tokens} x {heads} x {d}", 2 * size + 4 * heads * d, 3 * size, make, launches)

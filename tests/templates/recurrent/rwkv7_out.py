@@ -1,14 +1,31 @@
 """rwkv7_out against float64; and its time beside PyTorch and Flash Linear Attention."""
+
 import itertools
 
 import torch
-
-from harness import (DTYPES, TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch)
+from harness import (
+    DTYPES,
+    TOLERANCE,
+    Guarded,
+    Row,
+    compiled,
+    expect_close,
+    expect_refused,
+    expect_same_bits,
+    kernel,
+    normal,
+    peers,
+    prefetch,
+)
 
 TYPES = ("f32", "f16", "bf16")
 EPS = 64e-5
-SANITIZE = ["rwkv7_out T=bf16 D=64 tokens=37 heads=3", "rwkv7_out T=f32 D=100 tokens=11 heads=5 NORM=true", "rwkv7_out T=f16 D=255 tokens=9 heads=2 NORM=true",
-            "rwkv7_out T=bf16 D=64 tokens=37 heads=3 TOKENS=2 NORM=true"]
+SANITIZE = [
+    "rwkv7_out T=bf16 D=64 tokens=37 heads=3",
+    "rwkv7_out T=f32 D=100 tokens=11 heads=5 NORM=true",
+    "rwkv7_out T=f16 D=255 tokens=9 heads=2 NORM=true",
+    "rwkv7_out T=bf16 D=64 tokens=37 heads=3 TOKENS=2 NORM=true",
+]
 
 
 def inputs(tokens, heads, d, dtype="bf16"):
@@ -31,7 +48,9 @@ def reference(o, r, k, v, g, r_k, weight=None, bias=None, norm=False, eps=EPS):
 def run(x, dtype="bf16", weight=None, bias=None, norm=False, eps=EPS, out=None, **parameters):
     tokens, heads, d = x[0].shape
     guarded = Guarded(tokens, heads, d, dtype=dtype)
-    kernel("rwkv7_out", T=dtype, D=d, NORM=norm, **parameters)(guarded.view if out is None else out, *x, tokens, heads, weight, bias, eps)
+    kernel("rwkv7_out", T=dtype, D=d, NORM=norm, **parameters)(
+        guarded.view if out is None else out, *x, tokens, heads, weight, bias, eps
+    )
     return guarded
 
 
@@ -85,7 +104,9 @@ def test_special_values_stay_in_their_head():
     x[1][2, 1, 0] = float("inf")
     for norm in (False, True):
         out = run(x, norm=norm).view
-        assert bool(out[1, 2].isnan().all()) == norm and bool(out[1, 2, 3].isnan()), "a NaN of o: its head with NORM, else its element"
+        assert bool(out[1, 2].isnan().all()) == norm and bool(out[1, 2, 3].isnan()), (
+            "a NaN of o: its head with NORM, else its element"
+        )
         assert not bool(torch.isfinite(out[2, 1]).any()), "an infinite bonus reaches its whole head"
         out[1, 2], out[2, 1] = 0, 0
         assert bool(torch.isfinite(out).all())
@@ -143,13 +164,22 @@ def bench():
     """Peer "fla_out" is called with o, r, k, v, g, r_k, weight, bias, norm (False:
     without its group norm), eps.
     """
-    for tokens, heads, d, norm in ((1, 32, 64, True), (64, 32, 64, False), (64, 32, 64, True), (512, 32, 64, True), (4096, 32, 64, True), (32768, 32, 64, False), (32768, 32, 64, True),
-                                   (32768, 16, 128, True)):
+    for tokens, heads, d, norm in (
+        (1, 32, 64, True),
+        (64, 32, 64, False),
+        (64, 32, 64, True),
+        (512, 32, 64, True),
+        (4096, 32, 64, True),
+        (32768, 32, 64, False),
+        (32768, 32, 64, True),
+        (32768, 16, 128, True),
+    ):
         launches = {}
         for label, parameters in {"": {}, " TOKENS=2": dict(TOKENS=2)}.items():
             k = kernel("rwkv7_out", T="bf16", D=d, NORM=norm, **parameters)
             launches["kiln" + label] = lambda out, weight, bias, *x, k=k, tokens=tokens, heads=heads, norm=norm: k(
-                out, *x, tokens, heads, weight if norm else None, bias if norm else None, EPS)
+                out, *x, tokens, heads, weight if norm else None, bias if norm else None, EPS
+            )
         launches["eager"] = lambda out, weight, bias, *x, norm=norm: eager(*x, weight, bias, norm)
         if tokens in (64, 32768):
             launches["compile"] = compiled(lambda out, weight, bias, *x, norm=norm: eager(*x, weight, bias, norm))
@@ -159,4 +189,11 @@ def bench():
 
         def make(tokens=tokens, heads=heads, d=d):
             return torch.empty(tokens, heads, d, device="cuda", dtype=torch.bfloat16), *affine(heads, d), *inputs(tokens, heads, d)
-        yield Row(f"rwkv7_out bf16 {tokens} x {heads} x {d}{' NORM' if norm else ''}", 5 * size + (6 if norm else 2) * heads * d, size, make, launches)
+
+        yield Row(
+            f"rwkv7_out bf16 {tokens} x {heads} x {d}{' NORM' if norm else ''}",
+            5 * size + (6 if norm else 2) * heads * d,
+            size,
+            make,
+            launches,
+        )

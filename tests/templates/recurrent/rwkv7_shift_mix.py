@@ -2,16 +2,33 @@
 
 Its time is compared with Flash Linear Attention's two kernels.
 """
+
 import itertools
 
 import torch
-
-from harness import (DTYPES, TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch)
+from harness import (
+    DTYPES,
+    TOLERANCE,
+    Guarded,
+    Row,
+    compiled,
+    expect_close,
+    expect_refused,
+    expect_same_bits,
+    kernel,
+    normal,
+    peers,
+    prefetch,
+)
 
 DTYPES_HERE = ("f32", "f16", "bf16")
 
-SANITIZE = ["rwkv7_shift_mix T=bf16 D=768 sequences=3 length=17", "rwkv7_shift_mix T=f32 D=129 OUTPUTS=5 sequences=2 length=9",
-            "rwkv7_shift_mix T=bf16 D=256 OUTPUTS=1 VARLEN=true sequences=9 length=40", "rwkv7_shift_mix T=f16 D=2048 sequences=64 length=1"]
+SANITIZE = [
+    "rwkv7_shift_mix T=bf16 D=768 sequences=3 length=17",
+    "rwkv7_shift_mix T=f32 D=129 OUTPUTS=5 sequences=2 length=9",
+    "rwkv7_shift_mix T=bf16 D=256 OUTPUTS=1 VARLEN=true sequences=9 length=40",
+    "rwkv7_shift_mix T=f16 D=2048 sequences=64 length=1",
+]
 
 
 def reference(x, mu, lengths, cache=None):
@@ -25,7 +42,7 @@ def reference(x, mu, lengths, cache=None):
         last[n] = own
         if length:
             before[begin] = own
-            before[begin + 1:begin + length] = x[begin:begin + length - 1]
+            before[begin + 1 : begin + length] = x[begin : begin + length - 1]
             last[n] = x[begin + length - 1]
         begin += length
     return x + (before - x) * mu[:, None], last
@@ -36,7 +53,19 @@ def run(x, mu, sequences, length, dtype="bf16", cache=None, cu_seqlens=None, cac
     out = Guarded(mu.shape[0], tokens, d, dtype=dtype)
     last = Guarded(sequences, d, dtype=dtype) if cache_out is None else cache_out
     k = kernel("rwkv7_shift_mix", T=dtype, D=d, OUTPUTS=mu.shape[0], VARLEN=cu_seqlens is not None, **parameters)
-    k(out.view, x, mu, sequences, length, x.stride(0) if tokens else d, d, tokens * d, cache, last.view if last else None, cu_seqlens)
+    k(
+        out.view,
+        x,
+        mu,
+        sequences,
+        length,
+        x.stride(0) if tokens else d,
+        d,
+        tokens * d,
+        cache,
+        last.view if last else None,
+        cu_seqlens,
+    )
     return out, last
 
 
@@ -68,7 +97,15 @@ def test_lengths_and_caches():
 
 
 def test_variable_lengths():
-    for lengths in ([0, 15, 100, 300, 1200, 1599, 1800, 2000], [0, 0, 15, 1, 0, 300, 0], [1] * 77, [0, 0, 0], [5], [1, 0, 0, 0, 1, 2, 0, 3], [0, 1]):
+    for lengths in (
+        [0, 15, 100, 300, 1200, 1599, 1800, 2000],
+        [0, 0, 15, 1, 0, 300, 0],
+        [1] * 77,
+        [0, 0, 0],
+        [5],
+        [1, 0, 0, 0, 1, 2, 0, 3],
+        [0, 1],
+    ):
         for given, tokens in itertools.product((False, True), (1, 2, 4)):
             compare(lengths, 256, 6, "bf16", given, True, TOKENS=tokens)
         compare(lengths, 100, 1, "f32", True, True)
@@ -88,8 +125,10 @@ def test_calls_continue_each_other():
     whole, whole_last = run(x.view(150, 128), mu, 3, 50)
     cache, begin = None, 0
     for length in (1, 1, 5, 13, 30):
-        part, last = run(x[:, begin:begin + length].reshape(-1, 128), mu, 3, length, cache=cache)
-        expect_same_bits(part.view.view(6, 3, length, 128), whole.view.view(6, 3, 50, 128)[:, :, begin:begin + length], f"from {begin}")
+        part, last = run(x[:, begin : begin + length].reshape(-1, 128), mu, 3, length, cache=cache)
+        expect_same_bits(
+            part.view.view(6, 3, length, 128), whole.view.view(6, 3, 50, 128)[:, :, begin : begin + length], f"from {begin}"
+        )
         cache, begin = last.view.clone(), begin + length
     expect_same_bits(cache, whole_last.view)
 
@@ -113,7 +152,9 @@ def test_strides():
         x.view.copy_(normal(26, 256))
         mu = torch.rand(5, 256, device="cuda").to(torch.bfloat16)
         k(out.view, x.view, mu, 2, 13, stride_x, stride_out, stride_mix)
-        expect_close(out.view, reference(x.view, mu, [13, 13])[0], TOLERANCE["bf16"], f"strides {stride_x} {stride_out} {stride_mix}")
+        expect_close(
+            out.view, reference(x.view, mu, [13, 13])[0], TOLERANCE["bf16"], f"strides {stride_x} {stride_out} {stride_mix}"
+        )
         out.check()
     expect_refused(lambda: k(out.view, x.view, mu, 2, 13, 257, 256, 26 * 256), "strides", "257", "VEC")
 
@@ -145,10 +186,10 @@ def test_refusals_and_nothing_to_do():
 def test_large():
     x, mu = normal(8 * 4096, 2048), torch.rand(6, 2048, device="cuda").to(torch.bfloat16)
     cache = normal(8, 2048)
-    out, last = run(x, mu, 8, 4096, cache=cache)
+    out, _last = run(x, mu, 8, 4096, cache=cache)
     for n in (0, 3, 7):
         part = slice(n * 4096, (n + 1) * 4096)
-        expect_close(out.view[:, part], reference(x[part], mu, [4096], cache[n:n + 1])[0], TOLERANCE["bf16"], f"sequence {n}")
+        expect_close(out.view[:, part], reference(x[part], mu, [4096], cache[n : n + 1])[0], TOLERANCE["bf16"], f"sequence {n}")
     assert not bool(out.view.isnan().any())
     out.check()
 
@@ -160,23 +201,49 @@ def eager(x, mu, cache, batch, length):
 
 
 def bench():
-    """Peer "fla_shift_mix" is called with x [B, T, D], mu [OUTPUTS, D], cache [B, D]. It shifts, then mixes.
-    """
-    for batch, length, d, outputs in ((1, 1, 2048, 6), (8, 1, 2048, 6), (64, 1, 2048, 6), (64, 1, 4096, 6), (8, 64, 2048, 6), (1, 4096, 2048, 6), (8, 4096, 2048, 6), (8, 4096, 2048, 5),
-                                      (8, 4096, 2048, 1), (8, 4096, 4096, 6)):
+    """Peer "fla_shift_mix" is called with x [B, T, D], mu [OUTPUTS, D], cache [B, D]. It shifts, then mixes."""
+    for batch, length, d, outputs in (
+        (1, 1, 2048, 6),
+        (8, 1, 2048, 6),
+        (64, 1, 2048, 6),
+        (64, 1, 4096, 6),
+        (8, 64, 2048, 6),
+        (1, 4096, 2048, 6),
+        (8, 4096, 2048, 6),
+        (8, 4096, 2048, 5),
+        (8, 4096, 2048, 1),
+        (8, 4096, 4096, 6),
+    ):
         tokens = batch * length
         launches = {}
         for label, parameters in {"": {}, " TOKENS=1": dict(TOKENS=1), " TOKENS=4": dict(TOKENS=4)}.items():
             k = kernel("rwkv7_shift_mix", T="bf16", D=d, OUTPUTS=outputs, VARLEN=False, **parameters)
             launches["kiln" + label] = lambda o, last, x, mu, cache, k=k, batch=batch, length=length, d=d, tokens=tokens: k(
-                o, x, mu, batch, length, d, d, tokens * d, cache, last)
+                o, x, mu, batch, length, d, d, tokens * d, cache, last
+            )
         launches["eager"] = lambda o, last, x, mu, cache, batch=batch, length=length: eager(x, mu, cache, batch, length)
         if tokens in (64, 32768):
-            launches["compile"] = compiled(lambda o, last, x, mu, cache, batch=batch, length=length: eager(x, mu, cache, batch, length))
+            launches["compile"] = compiled(
+                lambda o, last, x, mu, cache, batch=batch, length=length: eager(x, mu, cache, batch, length)
+            )
         for label, peer in peers.get("fla_shift_mix").items():
-            launches[label] = lambda o, last, x, mu, cache, peer=peer, batch=batch, length=length: peer(x.view(batch, length, -1), mu, cache)
+            launches[label] = lambda o, last, x, mu, cache, peer=peer, batch=batch, length=length: peer(
+                x.view(batch, length, -1), mu, cache
+            )
 
         def make(batch=batch, tokens=tokens, d=d, outputs=outputs):
-            return (torch.empty(outputs, tokens, d, device="cuda", dtype=torch.bfloat16), torch.empty(batch, d, device="cuda", dtype=torch.bfloat16), normal(tokens, d),
-                    torch.rand(outputs, d, device="cuda").to(torch.bfloat16), normal(batch, d))
-        yield Row(f"rwkv7_shift_mix bf16 B{batch} T{length} D{d} -> {outputs}", 2 * d * (tokens + batch + outputs), 2 * d * (tokens * outputs + batch), make, launches)
+            return (
+                torch.empty(outputs, tokens, d, device="cuda", dtype=torch.bfloat16),
+                torch.empty(batch, d, device="cuda", dtype=torch.bfloat16),
+                normal(tokens, d),
+                torch.rand(outputs, d, device="cuda").to(torch.bfloat16),
+                normal(batch, d),
+            )
+
+        yield Row(
+            f"rwkv7_shift_mix bf16 B{batch} T{length} D{d} -> {outputs}",
+            2 * d * (tokens + batch + outputs),
+            2 * d * (tokens * outputs + batch),
+            make,
+            launches,
+        )

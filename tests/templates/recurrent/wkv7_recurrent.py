@@ -3,25 +3,34 @@ gates near their limits.
 
 Its time is compared with Flash Linear Attention.
 """
+
 import itertools
 
 import torch
-
-from harness import (DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch)
+from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
 TOLERANCE = {"f32": 2e-5, "f16": 5e-4, "bf16": 2e-3}
 STATE = 2e-5  # states are f32 for every T
 
-SANITIZE = ["wkv7_recurrent T=bf16 K=64 sequences=2 length=37 heads=3", "wkv7_recurrent T=bf16 K=64 FORM=kk_a VARLEN=true sequences=9 length=70 heads=2",
-            "wkv7_recurrent T=f32 K=60 V=100 sequences=2 length=19 heads=2", "wkv7_recurrent T=f16 K=128 W=f32 sequences=3 length=1 heads=4",
-            "wkv7_recurrent T=bf16 K=256 FORM=kk_a sequences=1 length=9 heads=2", "wkv7_recurrent T=bf16 K=64 LANES=4 sequences=40 length=9 heads=32",
-            "wkv7_recurrent T=bf16 K=128 FORM=kk_a FOR=decode sequences=40 length=1 heads=8"]
+SANITIZE = [
+    "wkv7_recurrent T=bf16 K=64 sequences=2 length=37 heads=3",
+    "wkv7_recurrent T=bf16 K=64 FORM=kk_a VARLEN=true sequences=9 length=70 heads=2",
+    "wkv7_recurrent T=f32 K=60 V=100 sequences=2 length=19 heads=2",
+    "wkv7_recurrent T=f16 K=128 W=f32 sequences=3 length=1 heads=4",
+    "wkv7_recurrent T=bf16 K=256 FORM=kk_a sequences=1 length=9 heads=2",
+    "wkv7_recurrent T=bf16 K=64 LANES=4 sequences=40 length=9 heads=32",
+    "wkv7_recurrent T=bf16 K=128 FORM=kk_a FOR=decode sequences=40 length=1 heads=8",
+]
 
 
 def reference(r, w, k, v, a, b, scale=1.0, state=None):
     """o and the final state [B, H, K, V] in float64, token by token. Inputs are [B, T, H, K or V]."""
     batch, length, heads, size = k.shape
-    s = torch.zeros(batch, heads, size, v.shape[-1], dtype=torch.float64, device="cuda") if state is None else state.double().clone()
+    s = (
+        torch.zeros(batch, heads, size, v.shape[-1], dtype=torch.float64, device="cuda")
+        if state is None
+        else state.double().clone()
+    )
     o = torch.empty(*v.shape, dtype=torch.float64, device="cuda")
     for t in range(length):
         rt, wt, kt, vt, at, bt = (x[:, t].double() for x in (r, w, k, v, a, b))
@@ -35,7 +44,9 @@ def inputs(batch, length, heads, size, value_size=None, dtype="bf16", w_dtype=No
     """Inputs as RWKV7 makes them: kk of length 1, the learning rate a in (0, 1), w in (-0.6066, 0)."""
     x = {name: normal(batch, length, heads, size, dtype=dtype) for name in "rk"}
     x["v"] = normal(batch, length, heads, value_size or size, dtype=dtype)
-    x["w"] = (-0.6065306597 * torch.sigmoid(torch.randn(batch, length, heads, size, device="cuda") * 2)).to(DTYPES[w_dtype or dtype])
+    x["w"] = (-0.6065306597 * torch.sigmoid(torch.randn(batch, length, heads, size, device="cuda") * 2)).to(
+        DTYPES[w_dtype or dtype]
+    )
     x["kk"] = torch.nn.functional.normalize(torch.randn(batch, length, heads, size, device="cuda"), dim=-1).to(DTYPES[dtype])
     x["a"] = torch.rand(batch, length, heads, size, device="cuda").to(DTYPES[dtype])
     return x
@@ -60,8 +71,23 @@ def run(x, form="kk_a", dtype="bf16", state=None, scale=None, cu_seqlens=None, f
     o = Guarded(batch, length, heads, value_size, dtype=dtype) if o is None else o
     ht = Guarded(n, heads, size, value_size, dtype="f32") if final is None else final
     k = kernel("wkv7_recurrent", T=dtype, K=size, V=value_size, FORM=form, VARLEN=cu_seqlens is not None, **parameters)
-    k(o.view, x["r"], x["w"], x["k"], x["v"], x["a"], n, length, heads, x["b"] if form == "a_b" else None, x["kk"] if form == "kk_a" else None,
-      1.0 if scale is None else scale, state, ht.view if ht else None, cu_seqlens)
+    k(
+        o.view,
+        x["r"],
+        x["w"],
+        x["k"],
+        x["v"],
+        x["a"],
+        n,
+        length,
+        heads,
+        x["b"] if form == "a_b" else None,
+        x["kk"] if form == "kk_a" else None,
+        1.0 if scale is None else scale,
+        state,
+        ht.view if ht else None,
+        cu_seqlens,
+    )
     return o, ht
 
 
@@ -90,7 +116,13 @@ def test_what_FOR_picks():
     for dtype, (size, value_size) in itertools.product(TOLERANCE, sizes):
         for batch, length in ((40, 1), (2, 37)):
             state = torch.randn(batch, 3, size, value_size, device="cuda")
-            compare(inputs(batch, length, 3, size, value_size, dtype), f"{dtype} {size} x {value_size}", dtype, state=state, FOR="decode")
+            compare(
+                inputs(batch, length, 3, size, value_size, dtype),
+                f"{dtype} {size} x {value_size}",
+                dtype,
+                state=state,
+                FOR="decode",
+            )
 
 
 def test_the_form_a_b():
@@ -162,16 +194,20 @@ def test_variable_lengths():
             want, want_state = torch.empty_like(o.view, dtype=torch.float64), torch.zeros_like(ht.view, dtype=torch.float64)
             for n, (begin, end) in enumerate(zip(cu.tolist()[:-1], cu.tolist()[1:])):
                 part = {name: t[:, begin:end].contiguous() for name, t in x.items()}
-                own = state[n:n + 1] if given else None
+                own = state[n : n + 1] if given else None
                 if begin == end:
-                    expect_same_bits(ht.view[n], state[n] if given else torch.zeros_like(ht.view[n]), f"{lengths}: an empty sequence keeps its state")
+                    expect_same_bits(
+                        ht.view[n],
+                        state[n] if given else torch.zeros_like(ht.view[n]),
+                        f"{lengths}: an empty sequence keeps its state",
+                    )
                     want_state[n] = ht.view[n]
                     continue
-                want[:, begin:end], want_state[n:n + 1] = reference(**forms(part), state=own)
+                want[:, begin:end], want_state[n : n + 1] = reference(**forms(part), state=own)
                 alone, alone_state = run(part, state=own)
                 expect_same_bits(o.view[:, begin:end], alone.view, f"{lengths}[{n}] alone")
-                expect_same_bits(ht.view[n:n + 1], alone_state.view, f"{lengths}[{n}] alone: state")
-                expect_close(ht.view[n:n + 1], want_state[n:n + 1], STATE, f"{lengths}[{n}]: state")
+                expect_same_bits(ht.view[n : n + 1], alone_state.view, f"{lengths}[{n}] alone: state")
+                expect_close(ht.view[n : n + 1], want_state[n : n + 1], STATE, f"{lengths}[{n}]: state")
             # All tokens at once, as the error of one token's 192 outputs may exceed the tolerance.
             expect_close(o.view, want, TOLERANCE["bf16"], f"{lengths}")
             o.check(f"{lengths}")
@@ -184,9 +220,9 @@ def test_chained_calls_equal_one():
         o, ht = run(x, "kk_a", dtype)
         state, begin = None, 0
         for length in (1, 1, 7, 8, 64, 100, 300, 519):
-            part = {name: t[:, begin:begin + length].contiguous() for name, t in x.items()}
+            part = {name: t[:, begin : begin + length].contiguous() for name, t in x.items()}
             part_o, part_state = run(part, "kk_a", dtype, state)
-            expect_same_bits(part_o.view, o.view[:, begin:begin + length], f"{dtype} from {begin}")
+            expect_same_bits(part_o.view, o.view[:, begin : begin + length], f"{dtype} from {begin}")
             state, begin = part_state.view.clone(), begin + length
         expect_same_bits(state, ht.view, f"{dtype}: state")
 
@@ -196,9 +232,9 @@ def test_decode_in_place():
     state.view.copy_(torch.randn(5, 4, 64, 64, device="cuda"))
     o, ht = run(x, state=state.view.clone())
     for t in range(40):
-        part = {name: v[:, t:t + 1].contiguous() for name, v in x.items()}
+        part = {name: v[:, t : t + 1].contiguous() for name, v in x.items()}
         part_o, _ = run(part, state=state.view, final=state)
-        expect_same_bits(part_o.view, o.view[:, t:t + 1], f"token {t}")
+        expect_same_bits(part_o.view, o.view[:, t : t + 1], f"token {t}")
     expect_same_bits(state.view, ht.view)
     state.check()
 
@@ -216,8 +252,21 @@ def test_any_batch_gives_the_same_bits():
 
 
 def test_other_layouts():
-    for size, parameters in itertools.product((60, 64, 128), (dict(LANES=4), dict(LANES=8), dict(LANES=16), dict(LANES=8, COLS=1), dict(LANES=16, COLS=2), dict(LANES=4, COLS=2),
-                                                             dict(STEPS=1), dict(STEPS=2), dict(WARPS=1), dict(LANES=32))):
+    for size, parameters in itertools.product(
+        (60, 64, 128),
+        (
+            dict(LANES=4),
+            dict(LANES=8),
+            dict(LANES=16),
+            dict(LANES=8, COLS=1),
+            dict(LANES=16, COLS=2),
+            dict(LANES=4, COLS=2),
+            dict(STEPS=1),
+            dict(STEPS=2),
+            dict(WARPS=1),
+            dict(LANES=32),
+        ),
+    ):
         if size == 128 and parameters.get("LANES") == 4:
             continue
         compare(inputs(3, 41, 2, size), f"K={size} {parameters}", state=torch.randn(3, 2, size, size, device="cuda"), **parameters)
@@ -225,8 +274,8 @@ def test_other_layouts():
 
 def test_scale_and_optional_arguments():
     x = inputs(2, 33, 2, 64)
-    compare(x, "scale", scale=64 ** -0.5)
-    o, ht = run(x)
+    compare(x, "scale", scale=64**-0.5)
+    o, _ht = run(x)
     k, plain = kernel("wkv7_recurrent", T="bf16", K=64, V=64, FORM="kk_a", VARLEN=False), Guarded(2, 33, 2, 64)
     k(plain.view, x["r"], x["w"], x["k"], x["v"], x["a"], 2, 33, 2, None, x["kk"])  # scale 1, no states
     expect_same_bits(plain.view, o.view, "the default scale is 1")
@@ -264,7 +313,13 @@ def test_refusals():
     expect_refused(lambda: a_b(*first, -1, 4, 2, x["b"]), "sequences", "-1")
     odd = torch.empty(4 * 2 * 64 + 1, device="cuda", dtype=torch.bfloat16)[1:].view(1, 4, 2, 64)
     expect_refused(lambda: a_b(o, odd, *first[2:], 1, 4, 2, x["b"]), "align")
-    for parameters, word in ((dict(K=66), "multiples of 4"), (dict(K=64, V=30), "multiples of 4"), (dict(K=64, COLS=1, LANES=16), "columns"), (dict(K=256, LANES=4), "LANES"), (dict(K=320), "K")):
+    for parameters, word in (
+        (dict(K=66), "multiples of 4"),
+        (dict(K=64, V=30), "multiples of 4"),
+        (dict(K=64, COLS=1, LANES=16), "columns"),
+        (dict(K=256, LANES=4), "LANES"),
+        (dict(K=320), "K"),
+    ):
         expect_refused(lambda: kernel("wkv7_recurrent", T="bf16", **parameters), word)
 
 
@@ -303,7 +358,13 @@ def bench():
     They are called with r, w, k, v, kk, a, initial_state.
     """
     cases = [(b, 1, 32, 64, 0.0) for b in (1, 4, 8, 16, 32, 64, 128, 256)] + [(8, 1, 16, 128, 0.0), (64, 1, 16, 128, 0.0)]
-    cases += [(8, 64, 32, 64, 113.0), (1, 64, 32, 64, 0.0), (8, 4096, 32, 64, 1670.0), (1, 4096, 32, 64, 951.0), (32, 1024, 32, 64, 0.0)]
+    cases += [
+        (8, 64, 32, 64, 113.0),
+        (1, 64, 32, 64, 0.0),
+        (8, 4096, 32, 64, 1670.0),
+        (1, 4096, 32, 64, 951.0),
+        (32, 1024, 32, 64, 0.0),
+    ]
     for batch, length, heads, size, bar_us in cases:
         elements, states = batch * length * heads * size, batch * heads * size * size
 
@@ -317,12 +378,21 @@ def bench():
         for label, which in (("kiln", way), (f"kiln FOR={other}", other)):
             kern = kernel("wkv7_recurrent", T="bf16", K=size, V=size, FORM="kk_a", VARLEN=False, FOR=which)
             launches[label] = lambda o, ht, h0, r, w, k, v, kk, a, kern=kern, batch=batch, length=length, heads=heads: kern(
-                o, r, w, k, v, a, batch, length, heads, None, kk, 1.0, h0, ht)
+                o, r, w, k, v, a, batch, length, heads, None, kk, 1.0, h0, ht
+            )
         if length <= 64:
             launches["eager"] = lambda o, ht, h0, r, w, k, v, kk, a: eager(o, h0, r, w, k, v, kk, a)
         for name in ("fla_wkv7_recurrent", "fla_wkv7_chunk") if length >= 64 else ("fla_wkv7_recurrent",):
             for label, peer in peers.get(name).items():
                 launches[label] = lambda o, ht, h0, r, w, k, v, kk, a, peer=peer: peer(r, w, k, v, kk, a, h0)
         bar = 0.85 if length == 1 and batch >= 32 else 0.0
-        yield Row(f"wkv7_recurrent bf16 B{batch} T{length} H{heads} K{size} {way}", 12 * elements + 4 * states, 2 * elements + 4 * states, make, launches,
-                  flops=9 * elements * size, bar_us=bar_us, bar=bar)
+        yield Row(
+            f"wkv7_recurrent bf16 B{batch} T{length} H{heads} K{size} {way}",
+            12 * elements + 4 * states,
+            2 * elements + 4 * states,
+            make,
+            launches,
+            flops=9 * elements * size,
+            bar_us=bar_us,
+            bar=bar,
+        )

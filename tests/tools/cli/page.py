@@ -6,7 +6,7 @@ directory with a cache of a few hundred kernels. The command's output follows th
 not 0. Keys in a command are the keys of the listing before it, in the same order. Text outside of these blocks stays.
 The program takes a minute or two and needs NVRTC.
 """
-import os
+
 import pathlib
 import re
 import shutil
@@ -65,12 +65,17 @@ def main():
     shutil.copytree(kiln.parent / "share/kiln/templates", home / "bin/share/kiln/templates")
     (home / "plan.toml").write_text(PLAN)
     (home / "scale.cuh").write_text(KERNEL)
-    environment = {"PATH": f"{home}/bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "KILN_CACHE_DIR": f"{home}/cache",
-                   "LANG": "C.UTF-8"}
+    environment = {
+        "PATH": f"{home}/bin:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "KILN_CACHE_DIR": f"{home}/cache",
+        "LANG": "C.UTF-8",
+    }
 
     def run(command):
-        done = subprocess.run(["bash", "-c", command], cwd=home, env=environment, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=home, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         out = done.stdout.replace(str(kiln.parent), "/opt/kiln/bin")
         return out + (f"[exit status {done.returncode}]\n" if done.returncode else "")
 
