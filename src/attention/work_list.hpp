@@ -13,7 +13,7 @@ struct Manifest;
 
 namespace kiln::attention {
 
-/// The kind "attention". docs/guide/write-a-template.md explains its keys.
+/// The kind "attention". docs/reference/manifest.md explains its keys.
 extern const source::WorkListKind kWorkList;
 
 /// The manifest's list of this kind. Throws Error(invalid_argument) when the manifest has none.

@@ -18,7 +18,7 @@ namespace kiln::source {
 std::int64_t away_from_zero(double number) noexcept;
 
 /// An expression over 64-bit signed integers, with C's precedence and short-circuit evaluation. Functions and
-/// rules are in docs/guide/write-a-template.md. Immutable, thread-safe.
+/// rules are in docs/reference/manifest.md. Immutable, thread-safe.
 class Expression {
  public:
   Expression() = default;

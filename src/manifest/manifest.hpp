@@ -1,4 +1,4 @@
-// A template's manifest as data. The grammar is docs/guide/write-a-template.md; parse_manifest is the only reader
+// A template's manifest as data. The grammar is docs/reference/manifest.md; parse_manifest is the only reader
 // of TOML manifests.
 #pragma once
 
@@ -188,7 +188,7 @@ struct Manifest {
   std::vector<std::pair<base::Arch, std::shared_ptr<const Manifest>>> variants;
 };
 
-/// Reads a manifest. Throws Error(manifest) "FILE:LINE: ..." for everything that docs/guide/write-a-template.md
+/// Reads a manifest. Throws Error(manifest) "FILE:LINE: ..." for everything that docs/reference/manifest.md
 /// forbids: TOML syntax, unknown table or key, wrong type, bad name, unknown name in an expression, cyclic
 /// derive or default, an option that is not whitelisted, ...
 Manifest parse_manifest(std::string_view toml, const std::string& file, WorkListKinds work_lists = {});

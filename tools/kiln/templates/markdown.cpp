@@ -29,11 +29,11 @@ std::string number(double value) {
 constexpr const char* kHead = R"(# The shipped templates
 
 Generated from the manifests by `kiln templates --markdown > docs/reference/templates.md`: what is wrong here is to be mended there.
-`kiln templates NAME` shows the same in a terminal. How to write one, and what the words mean: [writing-templates.md](writing-templates.md).
+`kiln templates NAME` shows the same in a terminal. How to write one, and what the words mean: [Writing a template](../guide/write-a-template.md).
 
 A parameter is compiled in; an argument is given with each launch. `value` is what `kiln run` passes where it is not told otherwise, and what an
 optional argument gets that is left out. Shapes and strides are in elements; without strides a tensor is contiguous. `{NAME}` in a message is a
-value. Expressions are C's, and [a few functions more](writing-templates.md#expressions).
+value. Expressions are C's, and [a few functions more](manifest.md#expressions).
 
 )";
 
