@@ -103,8 +103,8 @@ int run(int argc, char** argv) {
   context.add_common_flags(Command(app));
   add_commands(app, context);
   app.footer(
-      "Exit status: 0 done, 1 failed, 2 usage, 3 partly done or not covered, 4 damage found,\n"
-      "5 remote down under --strict.\n"
+      "Exit status: 0 done, 1 failed, 2 usage, 3 partly done or not all cached, 4 damage found,\n"
+      "5 a remote server is down (with --strict).\n"
       "'kiln help COMMAND' explains a command; 'kiln doctor' checks this machine.");
   std::vector<std::string> arguments = arguments_of(describe(Command(app)), argc, argv);
   if (!arguments.empty() && arguments.front() == kCompleteCommand)

@@ -34,7 +34,7 @@ struct BundleLies : BundleCommand {
 TEST_F(BundleLies, AKeyOfAnotherKeyText) {
   cache::Record entry = Made(1).record();
   entry.key = Made(2).key();
-  EXPECT_SAID(entry, "4", "its key is not that of its key text");
+  EXPECT_SAID(entry, "4", "its key does not match its key text");
 }
 
 TEST_F(BundleLies, FactsOfAnotherTemplateArchNameOrParameter) {
@@ -45,13 +45,13 @@ TEST_F(BundleLies, FactsOfAnotherTemplateArchNameOrParameter) {
     entry.facts = compile::encode(facts);
     return entry;
   };
-  EXPECT_SAID(with([](auto& f) { f.unit = "other"; }), "4", "another template");
+  EXPECT_SAID(with([](auto& f) { f.unit = "other"; }), "4", "disagree on the template");
   EXPECT_SAID(with([](auto& f) { f.arch = "sm_80"; }), "4", "another arch");
   EXPECT_SAID(with([](auto& f) { f.name_expression = "x"; }), "4", "another name");
-  EXPECT_SAID(with([](auto& f) { f.parameters[0].value = "2"; }), "4", "other parameters");
+  EXPECT_SAID(with([](auto& f) { f.parameters[0].value = "2"; }), "4", "disagree on the parameters");
   EXPECT_SAID(with([](auto& f) { f.project_header_through_toolkit = true; }), "4", "headers");
   EXPECT_SAID(with([](auto& f) { f.lowered_name = "_Z5other"; }), "4", "has no kernel");
-  EXPECT_SAID(with([](auto& f) { f.arguments[1].size = 8; }), "4", "other arguments");
+  EXPECT_SAID(with([](auto& f) { f.arguments[1].size = 8; }), "4", "disagree on the arguments");
 }
 
 TEST_F(BundleLies, FactsOfOtherResourcesThanTheImageHas) {
@@ -62,11 +62,11 @@ TEST_F(BundleLies, FactsOfOtherResourcesThanTheImageHas) {
     entry.facts = compile::encode(facts);
     return entry;
   };
-  EXPECT_SAID(with([](auto& f) { f.registers = 255; }), "4", "other resources");
-  EXPECT_SAID(with([](auto& f) { f.shared_bytes = 200'000; }), "4", "other resources");
-  EXPECT_SAID(with([](auto& f) { f.max_threads = 32; }), "4", "other resources");
-  EXPECT_SAID(with([](auto& f) { f.required_block = {1, 2, 3}; }), "4", "other resources");
-  EXPECT_SAID(with([](auto& f) { f.cluster = {2, 1, 1}; }), "4", "other resources");
+  EXPECT_SAID(with([](auto& f) { f.registers = 255; }), "4", "disagree on the resources");
+  EXPECT_SAID(with([](auto& f) { f.shared_bytes = 200'000; }), "4", "disagree on the resources");
+  EXPECT_SAID(with([](auto& f) { f.max_threads = 32; }), "4", "disagree on the resources");
+  EXPECT_SAID(with([](auto& f) { f.required_block = {1, 2, 3}; }), "4", "disagree on the resources");
+  EXPECT_SAID(with([](auto& f) { f.cluster = {2, 1, 1}; }), "4", "disagree on the resources");
 }
 
 TEST_F(BundleLies, NamesThatNoTemplateHas) {
@@ -104,7 +104,7 @@ TEST_F(BundleLies, KeyTextsThatAreNone) {
   cache::Record entry = Made(1).record();
   entry.key_text = "nothing";
   entry.key = compile::key_of_text(entry.key_text);
-  EXPECT_SAID(entry, "4", "its key text is none");
+  EXPECT_SAID(entry, "4", "its key text does not begin with");
   entry.key_text = Made(1).key_text() + "header 99:short\n";
   entry.key = compile::key_of_text(entry.key_text);
   EXPECT_SAID(entry, "4", "its key text is damaged");

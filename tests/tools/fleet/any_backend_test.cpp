@@ -67,7 +67,7 @@ TEST_F(AnyBackend, DoctorSaysWhyAServerDoesNotAnswer) {
   EXPECT_EQ(found[0].status, Finding::Status::warning);
   EXPECT_EQ(found[0].text,
             "memory does not answer: connect: nobody listens; kernels are compiled here meanwhile");
-  EXPECT_EQ(found[0].fix, "start it, or correct KILN_REMOTE");
+  EXPECT_EQ(found[0].fix, "start the server, or correct KILN_REMOTE");
 }
 
 TEST_F(AnyBackend, StatusShowsWhatTheServerSaysAndNullForTheRest) {

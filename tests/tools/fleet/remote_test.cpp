@@ -222,7 +222,7 @@ TEST_F(Fleet, PushAndPullCarryEntries) {
   Environment off = node("a");
   off.erase("KILN_REMOTE");
   for (const int n : {3, 4, 5}) kiln(compile(n), off);
-  EXPECT_EQ(kiln({"remote", "push", "--all"}, reader("a")).status, 2) << "nothing to sign with";
+  EXPECT_EQ(kiln({"remote", "push", "--all"}, reader("a")).status, 2) << "no key to sign with";
   const auto pushed = kiln({"remote", "push", "--all", "--json"}, node("a")).json();
   EXPECT_EQ(pushed["pushed"], 3);
   const auto again = kiln({"remote", "push", "--all", "--json"}, node("a")).json();

@@ -14,7 +14,7 @@ TEST_F(Rewrite, NothingThereIsSaidAndNotMade) {
   for (const Arguments& arguments : {Arguments{"gc"}, {"clear"}, {"clear", "--yes"}}) {
     const Finished r = kiln(arguments);
     EXPECT_EQ(r.status, 0) << r.err;
-    EXPECT_NE(r.out.find("Nothing there"), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("Nothing to do"), std::string::npos) << r.out;
     EXPECT_FALSE(exists(cache()));
   }
   const auto json = kiln({"gc", "--json"}).json();

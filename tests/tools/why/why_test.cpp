@@ -366,7 +366,7 @@ TEST_F(Why, AComputedIncludeMayKeepACompileOutOfTheCache) {
   const Finished r = why();
   EXPECT_EQ(r.status, 3);
   EXPECT_NE(r.out.find("a compile of it is not cached: "), std::string::npos) << r.out;
-  EXPECT_NE(why({"--json"}).json()["perhaps_unpublishable"].get<std::string>().find("computed include"),
+  EXPECT_NE(why({"--json"}).json()["perhaps_unpublishable"].get<std::string>().find("computed #include"),
             std::string::npos);
   write("templates/edit.cu", kSource);
   EXPECT_TRUE(why({"--json"}).json()["perhaps_unpublishable"].is_null());
@@ -404,7 +404,7 @@ TEST_F(Why, ACompileByAProcessThatIsStoppedIsSaidToBe) {
   EXPECT_EQ(json["flight"]["stopped"], true);
   EXPECT_EQ(line.rfind("waiting: pid " + std::to_string(holder), 0), 0u) << line;
   EXPECT_NE(line.find(" (stopped) has been compiling edit N=1 for sm_90a for "), std::string::npos) << line;
-  EXPECT_NE(line.find("; askers pass it by after the compile deadline"), std::string::npos) << line;
+  EXPECT_NE(line.find("; callers stop waiting for it after the compile deadline"), std::string::npos) << line;
 }
 
 TEST_F(Why, ADamagedEntryIsExitFour) {

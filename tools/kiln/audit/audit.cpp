@@ -93,12 +93,14 @@ void print_summary(const Audit& audit) {
                   " at once, --seed " + std::to_string(audit.seed));
   if (audit.count(State::differs) > 0) {
     print_paragraph(
-        "What differs is not what its sources and toolchain give. Nothing was changed: 'kiln clear' removes "
-        "it all and 'kiln prewarm' makes it anew; 'kiln show KEY' shows one, and --json names the keys.");
+        "An entry that differs is not what its sources and toolchain produce today. Nothing was changed. "
+        "'kiln show KEY' shows an entry, and --json lists the keys. 'kiln clear' removes all entries, and "
+        "'kiln prewarm' compiles them again.");
   }
   if (audit.count(State::not_comparable) > 0) {
     print_paragraph(
-        "What is not comparable was made from other files, or by another toolchain, than are here now.",
+        "An entry that is not comparable was compiled from other files, or by another toolchain, than this "
+        "machine has now.",
         Style::dim);
   }
 }
@@ -157,19 +159,23 @@ void add_audit(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   const Command sub = context.add_command(app, "audit", "Recompile cached entries and compare the bytes",
                                           [&context, arguments] { return audit(context, *arguments); });
-  const Option sample = sub.option("--sample", arguments->sample, "So many entries, chosen at random (10)")
-                            .type_name("N")
-                            .range(std::size_t{1}, std::size_t{1} << 32);
-  sub.flag("--all", arguments->all, "All entries").excludes(sample);
-  sub.option("--seed", arguments->seed, "Choose as an earlier audit did, which said its seed").type_name("S");
+  const Option sample =
+      sub.option("--sample", arguments->sample, "Number of entries to audit, chosen at random; default: 10")
+          .type_name("N")
+          .range(std::size_t{1}, std::size_t{1} << 32);
+  sub.flag("--all", arguments->all, "Audit all entries").excludes(sample);
+  sub.option("--seed", arguments->seed,
+             "Choose the same entries as an earlier audit, which printed this seed")
+      .type_name("S");
   sub.option("-t,--template", arguments->template_name, "Only entries of this template").type_name("NAME");
   sub.option("-j,--jobs", arguments->jobs, "Compiles at once; default: KILN_JOBS, else one per core")
       .type_name("N")
       .range(1, 1024);
   sub.footer(
-      "Each entry is compiled from today's sources with today's toolchain, without the store; where its\n"
-      "key is another today, the fields that differ are named. --arch, which may be a list, chooses\n"
-      "entries. Publishes, repairs and removes nothing. An entry that is removed meanwhile is no fault.\n"
+      "Each entry is compiled from today's sources with today's toolchain, without the store. Where the\n"
+      "entry's key would be another today, the key fields that differ are named. --arch selects entries\n"
+      "and may be a list. Nothing is published, repaired or removed. An entry that another process\n"
+      "removes during the audit is not an error.\n"
       "Exit status: 0 all equal, 1 none could be compared, 2 usage, 3 some could not be compared or\n"
       "compiled, 4 some differ or are damaged, 130 interrupted.");
 }

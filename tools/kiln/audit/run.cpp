@@ -47,7 +47,7 @@ AuditResult audit_entry(runtime::Service& service, cache::Store& store, const St
   const auto record = store.peek(entry.key, base::Deadline::after(kReadPatience));
   if (!record) {
     if (record.miss == cache::Miss::absent)
-      return end(State::removed, "evicted, or by 'kiln clear' or 'kiln gc'");
+      return end(State::removed, "evicted, or removed by 'kiln clear' or 'kiln gc'");
     if (record.miss == cache::Miss::damaged) return end(State::damaged, "'kiln verify' says more");
     return end(State::failed, "could not be read: " + std::string(cache::to_string(record.miss)));
   }
@@ -126,8 +126,8 @@ std::vector<AuditResult> run_audit(runtime::Service& service, cache::Store& stor
   const int jobs =
       static_cast<int>(std::clamp<std::size_t>(entries.size(), 1, static_cast<std::size_t>(options.jobs)));
   run_in_threads(jobs, work, [&](int fewer, const std::string& why) {
-    progress.remark("kiln: warning: " + std::to_string(fewer) + " at once instead of " +
-                    std::to_string(jobs) + ": no more threads (" + why + ")");
+    progress.remark("kiln: warning: " + std::to_string(fewer) + " compiles at once instead of " +
+                    std::to_string(jobs) + ": no more threads could be started (" + why + ")");
   });
   return results;
 }

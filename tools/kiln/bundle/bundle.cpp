@@ -10,7 +10,8 @@
 namespace kiln::cli {
 
 void add_bundle(Command app, Context& context) {
-  const Command bundle = app.subcommand("bundle", "Carry entries elsewhere: a reproducible, signed file");
+  const Command bundle =
+      app.subcommand("bundle", "Move entries between machines in a reproducible, signed file");
   bundle.require_subcommand();
   add_bundle_export(bundle, context);
   add_bundle_import(bundle, context);
@@ -19,8 +20,8 @@ void add_bundle(Command app, Context& context) {
   add_bundle_sign(bundle, context);
   add_bundle_keygen(bundle, context);
   bundle.footer(
-      "A bundle holds entries of a cache without paths, times or names of machines: the same entries\n"
-      "give the same bytes. Recipes are in docs/guide/ship.md; 'kiln bundle COMMAND --help' explains one.");
+      "A bundle holds entries of a cache without paths, times or machine names, so the same entries give\n"
+      "the same bytes. Recipes are in docs/guide/ship.md; 'kiln bundle COMMAND --help' explains a command.");
 }
 
 }  // namespace kiln::cli

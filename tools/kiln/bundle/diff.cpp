@@ -146,14 +146,15 @@ void print_differences(const Differences& found) {
     const auto kind = static_cast<int>(difference.kind);
     const std::string line =
         marks[kind] + names.of(difference.key) + "  " + difference.label +
-        (difference.unequal.empty() ? "" : ": other " + base::join(difference.unequal, ", "));
+        (difference.unequal.empty() ? "" : ": different " + base::join(difference.unequal, ", "));
     print(paint(line, styles[kind], terminal) + '\n');
   }
 }
 
 int diff(const Context& context, const DiffArguments& arguments) try {
   if (arguments.b.empty() != arguments.store)
-    throw Error(Errc::invalid_argument, "give a second bundle, or --store for the cache and its layers");
+    throw Error(Errc::invalid_argument,
+                "expected a second bundle, or --store for the cache and its layers, but not both");
   const PoliteInterrupt interrupt;
   const std::string name_b = arguments.store ? "the cache" : name_of_bundle(arguments.b);
   const Next a = entries_of_bundle(arguments.a);
@@ -190,11 +191,11 @@ void add_bundle_diff(Command bundle, Context& context) {
   const auto arguments = std::make_shared<DiffArguments>();
   const Command sub = context.add_command(bundle, "diff", "Compare two bundles, or a bundle with the cache",
                                           [&context, arguments] { return diff(context, *arguments); });
-  sub.option("a", arguments->a, "A bundle").type_name("A").required();
-  sub.option("b", arguments->b, "Another one").type_name("B");
-  sub.flag("--store", arguments->store, "Compare with the cache and its layers instead");
+  sub.option("a", arguments->a, "The first bundle").type_name("A").required();
+  sub.option("b", arguments->b, "The second bundle").type_name("B");
+  sub.flag("--store", arguments->store, "Compare with the cache and its layers instead of a second bundle");
   sub.footer(
-      "- only in A, + only in B, ! the same key with other bytes. Times do not count.\n"
+      "Signs before entries: - only in A, + only in B, ! in both with other bytes. Times are not compared.\n"
       "Exit status: 0 the same entries, 1 cannot be read, 2 usage, 3 they differ, 4 damaged.");
 }
 

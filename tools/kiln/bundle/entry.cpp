@@ -98,14 +98,14 @@ void check_names(const cache::Record& entry, const Facts& facts) {
                   [](const auto& e) { return !base::is_identifier(e.name); }) ||
       has_control(facts.compiler_version) ||
       std::any_of(facts.parameters.begin(), facts.parameters.end(), bad))
-    refuse(entry, "its names are none that a template has");
+    refuse(entry, "its facts have a name that no template can have");
 }
 
 void check_facts(const cache::Record& entry, const std::vector<KeyField>& fields, const Facts& facts) {
   const auto same = [&](std::string_view label, const std::string& said) {
     const std::string* value = only(fields, label);
     if (!value || *value != said)
-      refuse(entry, "its facts and its key text name another " + std::string(label));
+      refuse(entry, "its facts and its key text disagree on the " + std::string(label));
   };
   same("template", facts.unit);
   same("arch", facts.arch);
@@ -130,7 +130,7 @@ void check_facts(const cache::Record& entry, const std::vector<KeyField>& fields
   };
   if (!std::equal(parameters.begin(), parameters.end(), facts.parameters.begin(), facts.parameters.end(),
                   equal))
-    refuse(entry, "its facts and its key text have other parameters");
+    refuse(entry, "its facts and its key text disagree on the parameters");
   const auto same_name = [](const std::string& name, const auto& fact) { return name == fact.name; };
   if (!std::equal(entries.begin(), entries.end(), facts.entries.begin(), facts.entries.end(),
                   [](const auto& said, const compile::EntryFacts& fact) {
@@ -138,7 +138,7 @@ void check_facts(const cache::Record& entry, const std::vector<KeyField>& fields
                   }) ||
       !std::equal(globals.begin(), globals.end(), facts.globals.begin(), facts.globals.end(), same_name) ||
       !std::equal(exports.begin(), exports.end(), facts.exports.begin(), facts.exports.end(), same_name))
-    refuse(entry, "its facts and its key text have other entry points, globals or exports");
+    refuse(entry, "its facts and its key text disagree on the entry points, globals or exports");
   if (project_header != facts.project_header_through_toolkit)
     refuse(entry, "its facts and its key text disagree on its headers");
 }
@@ -152,13 +152,13 @@ void check_kernel(const cache::Record& entry, const toolchain::CubinFacts& cubin
   };
   if (!std::equal(kernel->arguments.begin(), kernel->arguments.end(), facts.arguments.begin(),
                   facts.arguments.end(), equal))
-    refuse(entry, "its facts and its image have other arguments");
+    refuse(entry, "its facts and its image disagree on the arguments");
   // Stack and spills are not compared: they are partly computed from the compiler's log, and no launch
   // depends on them.
   if (kernel->registers != facts.registers || kernel->shared_bytes != facts.shared_bytes ||
       kernel->max_threads != facts.max_threads || kernel->required_block != facts.required_block ||
       kernel->cluster != facts.cluster)
-    refuse(entry, "its facts and its image have other resources");
+    refuse(entry, "its facts and its image disagree on the resources");
 }
 
 /// Launches are computed from globals and exports, so they must match the image.
@@ -166,12 +166,12 @@ void check_symbols(const cache::Record& entry, const toolchain::CubinFacts& cubi
   for (const compile::GlobalFact& global : facts.globals) {
     const toolchain::CubinVariable* variable = cubin.variable(global.lowered_name);
     if (!variable || variable->bytes != global.bytes)
-      refuse(entry, "its facts and its image have other globals");
+      refuse(entry, "its facts and its image disagree on the globals");
   }
   for (std::size_t i = 0; i < facts.exports.size(); ++i) {
     const toolchain::CubinVariable* variable = cubin.variable(source::export_symbol(i));
     if (!variable || variable->value != facts.exports[i].value)
-      refuse(entry, "its facts and its image have other exports");
+      refuse(entry, "its facts and its image disagree on the exports");
   }
 }
 
@@ -185,7 +185,7 @@ void check_image(const cache::Record& entry, const Facts& facts) {
     refuse(entry, "its image is no cubin: " + trust::printable(error.what()));
   }
   if (cubin.sm != arch)
-    refuse(entry, "its image is for sm_" + std::to_string(cubin.sm) + ", and its key for " +
+    refuse(entry, "its image is for sm_" + std::to_string(cubin.sm) + ", but its key is for " +
                       trust::printable(facts.arch));
   check_kernel(entry, cubin, facts);
   for (const compile::EntryFacts& other : facts.entries) check_kernel(entry, cubin, other);
@@ -198,8 +198,8 @@ compile::TunedChoice checked_choice(const cache::Record& entry) {
   const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
   if (text_of(fields) != entry.key_text) refuse(entry, "its key text is damaged");
   if (!(compile::choice_key_of_text(entry.key_text) == entry.key))
-    refuse(entry, "its key is not that of its key text");
-  if (!entry.image.empty()) refuse(entry, "a tuned choice has no image");
+    refuse(entry, "its key does not match its key text");
+  if (!entry.image.empty()) refuse(entry, "it is a tuned choice, which cannot have an image, and has one");
   compile::TunedChoice out;
   try {
     out = compile::decode_choice(entry.facts);
@@ -212,7 +212,7 @@ compile::TunedChoice checked_choice(const cache::Record& entry) {
     return value && *value == said;
   };
   if (!same("template", out.template_name) || !same("arch", out.arch) || !same("device", out.device))
-    refuse(entry, "its choice and its key text name another template, arch or device");
+    refuse(entry, "its choice and its key text disagree on the template, arch or device");
   std::vector<Parameter> fixed;
   std::vector<std::string> free;
   for (const KeyField& field : fields)
@@ -225,7 +225,7 @@ compile::TunedChoice checked_choice(const cache::Record& entry) {
   const auto named = [](const Parameter& p, const std::string& name) { return p.name == name; };
   if (fixed != out.fixed ||
       !std::equal(out.chosen.begin(), out.chosen.end(), free.begin(), free.end(), named))
-    refuse(entry, "its choice and its key text have other parameters");
+    refuse(entry, "its choice and its key text disagree on the parameters");
   const auto bad = [](const Parameter& p) { return !base::is_identifier(p.name) || has_control(p.value); };
   if (!base::is_identifier(out.template_name) || has_control(out.device) || has_control(out.kiln_version) ||
       std::any_of(fixed.begin(), fixed.end(), bad) ||
@@ -233,7 +233,7 @@ compile::TunedChoice checked_choice(const cache::Record& entry) {
       std::any_of(out.timings.begin(), out.timings.end(), [](const compile::TunedChoice::Timing& t) {
         return has_control(t.arguments) || !std::isfinite(t.us) || !std::isfinite(t.default_us);
       }))
-    refuse(entry, "its names are none that a tuned choice has");
+    refuse(entry, "its choice has a name or a time that no tuned choice can have");
   return out;
 }
 
@@ -268,13 +268,14 @@ CheckedEntry check_entry(const cache::Record& entry) {
   }
   const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
   if (!is_of_this_version(fields)) {
-    if (fields.empty() || fields.front().label != "kiln-key") refuse(entry, "its key text is none");
+    if (fields.empty() || fields.front().label != "kiln-key")
+      refuse(entry, "its key text does not begin with 'kiln-key'");
     out.other_version = true;
     return out;
   }
   if (text_of(fields) != entry.key_text) refuse(entry, "its key text is damaged");
   if (!(compile::key_of_text(entry.key_text) == entry.key))
-    refuse(entry, "its key is not that of its key text");
+    refuse(entry, "its key does not match its key text");
   try {
     out.facts = compile::decode_facts(entry.facts);
   } catch (const base::Malformed& error) {

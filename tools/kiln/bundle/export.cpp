@@ -87,7 +87,9 @@ Exported export_once(Context& context, const ExportArguments& arguments, const t
   BundleOutput file(arguments.file);
   if (key && !file.is_file())
     throw Error(Errc::invalid_argument,
-                "'" + arguments.file + "' is no file that a signature could lie beside");
+                "'" + arguments.file +
+                    "' is not a regular file, and a signature is written beside its bundle; choose a regular "
+                    "file, or leave out --sign");
   trust::Blake2b hash(64);
   bundle::Writer writer([&](std::string_view bytes) {
     file.write(bytes);
@@ -107,11 +109,13 @@ Exported export_once(Context& context, const ExportArguments& arguments, const t
 Exported export_all(Context& context, const ExportArguments& arguments) {
   const bool to_stdout = arguments.file == "-";
   if (to_stdout && context.json)
-    throw Error(Errc::invalid_argument, "the bundle goes to stdout, and so would --json; name a file");
+    throw Error(Errc::invalid_argument,
+                "the bundle and --json cannot both go to stdout; name a file for the bundle");
   std::optional<trust::SecretKey> key;
   if (!arguments.signing.key.empty()) {
     if (to_stdout)
-      throw Error(Errc::invalid_argument, "a signature lies beside its bundle; name a file instead of -");
+      throw Error(Errc::invalid_argument,
+                  "a signature is written beside its bundle; name a file instead of - (stdout)");
     key.emplace(read_secret_key(arguments.signing));  // asks for the password at once
   }
   BundleStores stores(context.config());
@@ -162,15 +166,17 @@ int export_exit(const ExportArguments& arguments, const Exported& done) {
     say("warning",
         counted(done.other_version, "entry is", "entries are") + " of another version of kiln and left out");
   if (!done.written)
-    say("error",
-        done.missing.empty()
-            ? done.removed.empty() ? "nothing that is cached matches; nothing was written" + done.nearest
-                                   : "nothing was written; --keep-going leaves out what was removed"
-            : counted(done.missing.size(), "specialisation is", "specialisations are") +
-                  " missing; nothing was written. 'kiln prewarm' makes them, --keep-going leaves them out");
+    say("error", done.missing.empty()
+                     ? done.removed.empty()
+                           ? "no cached entry matches; nothing was written" + done.nearest
+                           : "nothing was written; --keep-going leaves out the entries that were removed"
+                     : counted(done.missing.size(), "specialisation is", "specialisations are") +
+                           " missing; nothing was written. 'kiln prewarm' compiles them, --keep-going leaves "
+                           "them out");
   struct stat st {};
   if (done.written && !done.signature && ::stat((arguments.file + ".minisig").c_str(), &st) == 0)
-    say("warning", "'" + arguments.file + ".minisig' is the signature of what was there before; sign again");
+    say("warning", "'" + arguments.file +
+                       ".minisig' is the signature of an earlier bundle; sign again with 'kiln bundle sign'");
   if (!done.damaged.empty()) return kDamaged;
   const bool covered = done.removed.empty() || arguments.selection.plans.empty();
   return done.written && done.missing.empty() && covered &&
@@ -210,26 +216,26 @@ void add_bundle_export(Command bundle, Context& context) {
                           [&context, arguments] { return bundle_export(context, *arguments); });
   sub.option("file", arguments->file, "The bundle; - is stdout").type_name("FILE").required();
   add_selection_options(sub, arguments->selection);
-  sub.flag("--keep-going", arguments->keep_going, "Write what is there when some of a plan is not");
+  sub.flag("--keep-going", arguments->keep_going,
+           "Write the entries that are cached when others of a plan are missing");
   sub.option("--sign", arguments->signing.key, "Write FILE.minisig with this secret key")
       .not_empty()
       .type_name("FILE.key");
   sub.option("--password-file", arguments->signing.password_file,
-             "The key's password is its first line; default: asked for on the terminal")
+             "File whose first line is the key's password; default: asked for on the terminal")
       .not_empty()
       .type_name("FILE");
   sub.footer(
-      "The same entries give the same bytes: they are sorted, and no time, path or name of a machine is in\n"
-      "the file (with one version of libzstd; the content's digest is the same with every one).\n"
-      "Tuned choices (kiln tune) of the templates and archs that are written come along; with a plan, "
-      "--device\n"
-      "says whose its rows take.\n"
-      "--arch may be a list: entries of these archs, or with a plan, its rows that name none.\n"
-      "FILE is replaced when all is written, and never before. When entries are removed meanwhile (evicted,\n"
-      "or by 'kiln clear' or 'kiln gc'), the export begins again; after five times, or where bytes are in a\n"
-      "pipe already, it leaves them out and says so.\n"
+      "The same entries give the same bytes: entries are sorted, and the file has no time, path or machine\n"
+      "name. Another version of libzstd may give other bytes; the digest of the content stays the same.\n"
+      "Tuned choices (kiln tune) of the exported templates and archs are exported, too. With a plan,\n"
+      "--device names the GPU whose tuned choices its rows take.\n"
+      "--arch may be a list: it selects entries, or with a plan, is the arch of rows that name none.\n"
+      "FILE is replaced only when the whole bundle is written. When entries are removed during the export\n"
+      "(evicted, or by 'kiln clear' or 'kiln gc'), it starts again, at most five times. Then, or when bytes\n"
+      "have gone into a pipe, it leaves the removed entries out and warns.\n"
       "Exit status: 0 done, 1 failed, 2 usage, 3 some of a plan is missing or nothing matches (nothing is\n"
-      "written but with --keep-going), 4 damaged entries were left out, 130 interrupted.");
+      "written without --keep-going), 4 damaged entries were left out, 130 interrupted.");
 }
 
 }  // namespace kiln::cli

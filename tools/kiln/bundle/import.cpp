@@ -199,20 +199,22 @@ int import(const Context& context, const ImportArguments& arguments) {
   };
   if (done.fault) {
     const bool some = done.stored + done.present > 0;
-    say("error", done.fault->message + (some ? "; what was imported before it is whole and stays" : ""));
+    say("error", done.fault->message +
+                     (some ? "; the entries that were imported before it are complete and stay" : ""));
     return done.fault->damage ? kDamaged : exit_of(done.fault->code);
   }
   if (done.interrupted) {
-    say("warning", "interrupted; the same command goes on from here");
+    say("warning", "interrupted; run the same command again to import the rest");
     return kInterrupted;
   }
   if (done.other_version > 0)
-    say("warning", counted(done.other_version, "entry is", "entries are") +
-                       " of another version of kiln, and of no use to this one");
+    say("warning", counted(done.other_version, "entry was", "entries were") +
+                       " made by another version of kiln and skipped");
   if (done.other_image > 0)
     say("warning", counted(done.other_image, "entry is", "entries are") +
-                       " there already with another image, which stays; 'kiln bundle diff " +
-                       arguments.bundle.file + " --store' names them, 'kiln clear' makes room for these");
+                       " there already with another image, which was kept; 'kiln bundle diff " +
+                       arguments.bundle.file +
+                       " --store' lists them; 'kiln clear' and another import take the bundle's images");
   if (done.evicted > 0)
     say("warning", counted(done.evicted, "entry was", "entries were") +
                        " evicted to make room; raise KILN_CACHE_MAX_SIZE and import again");
@@ -227,14 +229,14 @@ void add_bundle_import(Command bundle, Context& context) {
       context.add_command(bundle, "import", "Put a bundle's entries into the cache or a layer",
                           [&context, arguments] { return import(context, *arguments); });
   add_bundle_flags(sub, arguments->bundle);
-  sub.option("--layer", arguments->layer, "Into this layer instead of the cache")
+  sub.option("--layer", arguments->layer, "Import into this layer instead of the cache")
       .not_empty()
       .type_name("DIR");
   sub.footer(
-      "Every entry is checked before it is stored: its key is that of its key text, facts and image agree\n"
-      "with it, sizes are within bounds. Importing again stores nothing. What was imported before damage\n"
-      "was met, or before Ctrl-C, is whole and stays.\n"
-      "With --require-signature nothing is imported before the signature of the whole file was verified;\n"
+      "Every entry is checked before it is stored: the key must match the key text, facts and image must\n"
+      "agree with it, and sizes must be within bounds. A second import of the same bundle stores nothing.\n"
+      "Entries that were imported before damage was found, or before Ctrl-C, are complete and stay.\n"
+      "With --require-signature, nothing is imported before the signature of the whole file is verified;\n"
       "without it, anybody who can write the file decides what runs on the GPU.\n"
       "Exit status: 0 all there, 1 failed, 2 usage, 3 some are of another version, were evicted,\n"
       "or are there already with another image, 4 damaged or a bad signature, 130 interrupted.");

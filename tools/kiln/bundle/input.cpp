@@ -18,7 +18,8 @@ namespace {
 std::string read_small(const std::string& path, std::size_t limit, const char* what) {
   const auto content = base::read_file(path, limit);
   if (content) return content->bytes;
-  const std::string why = errno == EFBIG ? "it is larger than any" : std::strerror(errno);
+  const std::string why =
+      errno == EFBIG ? "it has more than " + std::to_string(limit) + " bytes" : std::strerror(errno);
   throw Error(Errc::io, std::string("cannot read the ") + what + " '" + path + "': " + why);
 }
 
@@ -44,13 +45,14 @@ bundle::Limits BundleFlags::limits() const {
 void add_bundle_flags(Command sub, BundleFlags& flags) {
   sub.option("file", flags.file, "The bundle; - is stdin").type_name("FILE").required();
   sub.option("--require-signature", flags.key,
-             "Refuse it unless this key signed it: a public key, or the file that holds one")
+             "Refuse the bundle unless this public key signed it: the key's text, or a file that holds it")
       .not_empty()
       .type_name("KEY");
-  sub.option("--signature", flags.signature, "Its signature; default: FILE.minisig")
+  sub.option("--signature", flags.signature, "Signature of the bundle; default: FILE.minisig")
       .not_empty()
       .type_name("FILE.minisig");
-  sub.option("--max-bytes", flags.max_bytes, "Refuse it when it has more, decompressed (64G)")
+  sub.option("--max-bytes", flags.max_bytes,
+             "Refuse the bundle when its content, decompressed, is larger; default: 64G")
       .not_empty()
       .type_name("SIZE");
 }
@@ -81,11 +83,11 @@ std::string text_of(const SignatureState& state) {
     case SignatureState::Checked::verified:
       return "Signature by key " + state.key_id + " verified: " + trust::printable(state.trusted_comment);
     case SignatureState::Checked::not_checked:
-      return "Signature not checked: there is " + state.file + ", and --require-signature KEY was not given.";
+      return "Signature not checked: there is " + state.file + ", but --require-signature KEY was not given.";
     case SignatureState::Checked::absent:
       break;
   }
-  return "Signature not checked: none was asked for.";
+  return "Signature not checked: no signature was found, and --require-signature KEY was not given.";
 }
 
 OpenBundle::OpenBundle(const BundleFlags& flags) : input_(flags.file) {
@@ -118,13 +120,14 @@ base::Read OpenBundle::verified_reader(const BundleFlags& flags, const bundle::L
   if (!input_.rereadable())
     throw Error(
         Errc::invalid_argument,
-        input_.name() + " is a pipe, and a bundle whose signature is required is read twice; give a file");
+        input_.name() + " is not a regular file; --require-signature reads the bundle twice, so name one");
   if (signature_.file.empty())
     throw Error(Errc::invalid_argument,
-                "a bundle from stdin has no file beside it; name its signature with "
+                "a bundle from stdin has no signature file beside it; name its signature with "
                 "--signature FILE.minisig");
   if (!exists(signature_.file))
-    throw trust::BadSignature("a signature is required, and there is no '" + signature_.file + "'");
+    throw trust::BadSignature("--require-signature needs the signature file '" + signature_.file +
+                              "', which does not exist");
   const trust::Signature signature =
       trust::parse_signature(read_small(signature_.file, trust::kMaxSignatureFile, "signature"));
   // Compressed content is hardly ever larger than what it decompresses to.

@@ -26,9 +26,11 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
   const PrewarmPlan plan = make_plan(context, flags.plans, context.target_archs(), {flags.device, true});
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   if (!flags.device.empty() && plan.choices.empty())
-    throw Error(Errc::invalid_argument,
-                "--device: nothing that is asked for was tuned for a device called '" + flags.device +
-                    "' ('kiln tune --list' shows what was)");
+    throw Error(
+        Errc::invalid_argument,
+        "--device '" + flags.device +
+            "': no specialisation of the plan was tuned for a device of this name ('kiln tune --list' "
+            "lists the tuned choices)");
   Selection out;
   std::set<Key> keys;
   std::set<std::pair<std::string, std::string>> exported;  // their choices are exported, too
@@ -56,11 +58,12 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
 }  // namespace
 
 void add_selection_options(Command sub, SelectionFlags& flags) {
-  sub.option("plans", flags.plans, "What these plan files and records ask for").type_name("PLAN.toml");
-  sub.option("-t,--template", flags.templates, "Entries of this template; may be repeated")
+  sub.option("plans", flags.plans, "Plan files and records: only the entries that they ask for")
+      .type_name("PLAN.toml");
+  sub.option("-t,--template", flags.templates, "Only entries of this template; may be repeated")
       .type_name("NAME")
       .allow_extra_args(false);
-  sub.flag("--all", flags.all, "Everything");
+  sub.flag("--all", flags.all, "All entries");
   add_device_option(sub, flags.device);
 }
 
@@ -68,13 +71,16 @@ Selection select_entries(Context& context, const SelectionFlags& flags, BundleSt
                          const std::set<Key>& removed) {
   const bool by_arch = !context.arch.empty();
   if (flags.all && (!flags.plans.empty() || !flags.templates.empty() || by_arch))
-    throw Error(Errc::invalid_argument, "--all takes everything: it goes with no plan, no -t and no --arch");
+    throw Error(Errc::invalid_argument,
+                "--all takes all entries: it cannot be combined with a plan, -t or --arch");
   if (!flags.all && flags.plans.empty() && flags.templates.empty() && !by_arch)
     throw Error(Errc::invalid_argument,
-                "say what to export: plans or records, -t NAME, --arch ARCH, or --all");
+                "no entries are selected; give plans or records, -t NAME, --arch ARCH, or --all");
   if (flags.plans.empty() && !flags.device.empty())
-    throw Error(Errc::invalid_argument,
-                "--device says how the rows of a plan are resolved: without a plan every choice comes along");
+    throw Error(
+        Errc::invalid_argument,
+        "--device resolves the rows of a plan, and no plan was given; without one, the tuned choices of all "
+        "devices are taken");
   if (!flags.plans.empty()) return of_plan(context, flags, stores, removed);
   std::vector<std::string> archs;
   if (by_arch)

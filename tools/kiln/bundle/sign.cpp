@@ -29,7 +29,9 @@ int sign(const Context& context, const SignArguments& arguments) try {
   const trust::SecretKey key = read_secret_key(arguments.signing);
   const BundleInput input(arguments.file);
   if (!input.rereadable() || arguments.file == "-")
-    throw Error(Errc::invalid_argument, input.name() + " is no file that a signature could lie beside");
+    throw Error(
+        Errc::invalid_argument,
+        input.name() + ": the signature is written beside the bundle; expected a regular file's path");
   trust::Blake2b hash(64);
   bundle::Reader reader(
       [&, in = input.reader()](char* out, std::size_t size) {
@@ -77,7 +79,7 @@ int keygen(const Context& context, const std::string& prefix) {
     if (occupied(path))
       throw Error(
           Errc::io,
-          "'" + path + "' is there already; a key that is overwritten is lost. Choose another prefix");
+          "'" + path + "' is there already, and an overwritten key would be lost; choose another prefix");
   const trust::SecretKey key = trust::SecretKey::generate();
   create(secret, key.file().bytes(), 0600);
   try {
@@ -95,7 +97,8 @@ int keygen(const Context& context, const std::string& prefix) {
                 {"encrypted", false}});
     return kDone;
   }
-  print_definition(secret, "the secret key. It has no password: whoever can read the file can sign", 24);
+  print_definition(secret, "the secret key. It has no password: everybody who can read the file can sign",
+                   24);
   print_definition(open, "the public key, for --require-signature: " + key.public_key().text(), 24);
   return kDone;
 }
@@ -111,23 +114,25 @@ void add_bundle_sign(Command bundle, Context& context) {
       .type_name("FILE.key")
       .required();
   sub.option("--password-file", arguments->signing.password_file,
-             "The key's password is its first line; default: asked for on the terminal")
+             "File whose first line is the key's password; default: asked for on the terminal")
       .not_empty()
       .type_name("FILE");
   sub.footer(
       "Writes FILE.minisig. 'kiln bundle verify --require-signature KEY.pub' and minisign -V accept it.\n"
-      "The bundle is read through first: one that is damaged is not signed.\n"
-      "Exit status: 0 signed, 1 failed, 2 usage (a wrong password is), 4 the bundle is damaged.");
+      "The whole bundle is checked first; a damaged bundle is not signed.\n"
+      "Exit status: 0 signed, 1 failed, 2 usage or a wrong password, 4 the bundle is damaged.");
 }
 
 void add_bundle_keygen(Command bundle, Context& context) {
   const auto prefix = std::make_shared<std::string>();
   const Command sub = context.add_command(bundle, "keygen", "Make a key pair for signing bundles",
                                           [&context, prefix] { return keygen(context, *prefix); });
-  sub.option("prefix", *prefix, "Writes PREFIX.key and PREFIX.pub").type_name("PREFIX").required();
+  sub.option("prefix", *prefix, "Path before the endings: writes PREFIX.key and PREFIX.pub")
+      .type_name("PREFIX")
+      .required();
   sub.footer(
-      "In minisign's format. The secret key has no password; 'minisign -G' makes one that has, and kiln\n"
-      "signs with it. Existing files are never overwritten.");
+      "The keys are in minisign's format. The secret key has no password. 'minisign -G' makes a key with a\n"
+      "password, and kiln signs with it, too. Existing files are never overwritten.");
 }
 
 }  // namespace kiln::cli

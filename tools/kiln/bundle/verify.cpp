@@ -67,7 +67,8 @@ void add_bundle_verify(Command bundle, Context& context) {
                                           [&context, flags] { return verify(context, *flags); });
   add_bundle_flags(sub, *flags);
   sub.footer(
-      "Touches no cache. The digests find damage; against somebody who means harm only a signature helps.\n"
+      "Neither reads nor writes a cache. The digests detect damage; only a signature detects a bundle that\n"
+      "somebody has changed on purpose.\n"
       "Exit status: 0 intact (and signed, with --require-signature), 1 cannot be read, 2 usage,\n"
       "4 damaged or a bad signature.");
 }

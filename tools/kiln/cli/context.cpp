@@ -22,7 +22,7 @@ std::optional<toolchain::DeviceFacts> first_gpu() {
   try {
     return toolchain::device_facts(*driver, 0);
   } catch (const Error& error) {
-    base::debug(std::string("no facts of device 0: ") + error.what());
+    base::debug(std::string("the properties of device 0 cannot be read: ") + error.what());
     return std::nullopt;
   }
 }
@@ -65,7 +65,7 @@ void Context::add_common_flags(Command app) {
   app.option("--template-path", template_path, "Template directories, colon-separated (KILN_TEMPLATE_PATH)")
       .type_name("DIRS")
       .group(group);
-  app.option("--arch", arch, "90, sm_90 or sm_90a; default: this GPU's, else sm_90a")
+  app.option("--arch", arch, "90, sm_90 or sm_90a; default: KILN_ARCH, else this GPU's, else sm_90a")
       .type_name("ARCH")
       .group(group);
   app.option("--log-level", log_level, "trace, debug, info, warning or warn (default), error or off")

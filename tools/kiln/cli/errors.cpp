@@ -98,7 +98,7 @@ Exit report_current(const Context& context) {
     throw;
   } catch (const cache::Damaged& damage) {
     return report_damage(context, std::string("the cache's file is damaged: ") + damage.what() +
-                                      "; 'kiln verify' says what is, and the next publish heals it");
+                                      "; 'kiln verify' lists the damage, and the next publish heals it");
   } catch (const Error& error) {
     return report(context, error.code(), error.what());
   } catch (const std::bad_alloc&) {

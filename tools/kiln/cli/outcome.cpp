@@ -28,7 +28,8 @@ std::string resources_of(const compile::EntryFacts& f) {
 
 std::string phases_of(const compile::Facts& f) {
   const auto whole = [](double ms) { return std::to_string(std::lround(ms)); };
-  if (f.compile_ms <= 0) return "by NVRTC " + f.compiler_version + "; a bundle says no compile times";
+  if (f.compile_ms <= 0)
+    return "by NVRTC " + f.compiler_version + "; compile times are not known for an entry from a bundle";
   std::string out = human_ms(f.compile_ms);
   if (f.frontend_ms + f.nvvm_ms + f.ptxas_ms > 0) {
     out += " (front end " + whole(f.frontend_ms) + ", NVVM " + whole(f.nvvm_ms) + ", ptxas " +

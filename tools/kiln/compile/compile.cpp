@@ -92,17 +92,17 @@ void check(const Context& context, const Arguments& arguments) {
   for (const std::string& kind : arguments.emit) {
     if (kind != "cubin" && kind != "ptx" && kind != "sass") {
       throw Error(Errc::invalid_argument,
-                  "--emit " + kind + ": expected cubin, ptx, sass or several of them with commas");
+                  "--emit " + kind + ": expected cubin, ptx, sass or several of them separated by commas");
     }
   }
   if (arguments.output.empty()) return;
   if (arguments.emit.size() > 1)
     throw Error(Errc::invalid_argument,
-                "-o names one file, and --emit asks for " + std::to_string(arguments.emit.size()));
+                "-o names one file, but --emit asks for " + std::to_string(arguments.emit.size()));
   if (arguments.output != "-") return;
-  if (context.json) throw Error(Errc::invalid_argument, "-o - and --json both want stdout");
+  if (context.json) throw Error(Errc::invalid_argument, "-o - and --json cannot both write to stdout");
   if ((arguments.emit.empty() || arguments.emit[0] == "cubin") && ::isatty(STDOUT_FILENO)) {
-    throw Error(Errc::invalid_argument, "a cubin is no text: not written to a terminal; use -o FILE");
+    throw Error(Errc::invalid_argument, "a cubin is not text and is not written to a terminal; use -o FILE");
   }
 }
 
@@ -194,14 +194,19 @@ void add_compile(Command app, Context& context) {
   const Command sub =
       context.add_command(app, "compile", "Compile one specialisation, or find it in the cache",
                           [&context, arguments] { return run(context, *arguments); });
-  sub.option("template", arguments->name, "The template").type_name("NAME").required();
-  sub.option("params", arguments->values, "Its parameters; those not given take their defaults")
+  sub.option("template", arguments->name, "Name of the template").type_name("NAME").required();
+  sub.option("params", arguments->values, "Parameters of the template; others take their defaults")
       .type_name("P=V");
-  sub.option("-o,--output", arguments->output, "Write the image there; - is stdout").type_name("FILE");
-  sub.option("--emit", arguments->emit_list, "cubin, ptx, sass; without -o written to NAME.KIND")
+  sub.option("-o,--output", arguments->output,
+             "Write the image, or the output of --emit, to FILE; - is stdout")
+      .type_name("FILE");
+  sub.option("--emit", arguments->emit_list, "Write cubin, ptx or sass; without -o to files NAME.KIND")
       .type_name("KIND,...");
-  sub.option("--repeat", arguments->repeat, "Ask N times in this process").type_name("N").range(1, 1000000);
-  sub.flag("--strict", arguments->strict, "Fail when it breaks [limits] or ptxas warns of its performance");
+  sub.option("--repeat", arguments->repeat, "Ask for the specialisation N times in this process; default: 1")
+      .type_name("N")
+      .range(1, 1000000);
+  sub.flag("--strict", arguments->strict,
+           "Fail when the kernel breaks [limits] or ptxas warns of its performance");
   add_device_option(sub, arguments->device);
   sub.footer("Example: kiln compile rms_norm T=bf16 H=4096 --arch sm_90a -o rms_norm.cubin");
 }

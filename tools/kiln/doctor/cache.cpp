@@ -81,9 +81,10 @@ void probe_round_trip(const std::string& scratch, Findings& out) {
       store->get(key, record.key_text, base::Deadline::after(std::chrono::seconds(5)));
   const auto read = base::Clock::now();
   if (!got.record || got.record->image != record.image) {
-    out.push_back({"store", Status::error,
-                   "a probe record was stored and did not come back: " + std::string(to_string(got.miss)),
-                   "set KILN_CACHE_DIR to another filesystem"});
+    out.push_back(
+        {"store", Status::error,
+         "a probe record was stored but could not be read back: " + std::string(to_string(got.miss)),
+         "set KILN_CACHE_DIR to another filesystem"});
     return;
   }
   const auto ms = [](auto d) { return std::chrono::duration<double, std::milli>(d).count(); };
@@ -97,7 +98,7 @@ std::vector<StoredEntry> probe_entries(const runtime::Config& config, const std:
                                        Findings& out) {
   std::vector<StoredEntry> entries;
   std::vector<std::string> damaged;
-  const std::string how = "run 'kiln verify'; ";
+  const std::string how = "run 'kiln verify' for details; ";
   try {
     const StoreView view = view_store(config);
     if (view.store) entries = read_entries(*view.store, &damaged);
@@ -107,10 +108,11 @@ std::vector<StoredEntry> probe_entries(const runtime::Config& config, const std:
     if (!damaged.empty())
       out.push_back({"entries", Status::warning,
                      counted(damaged.size(), "entry is", "entries are") + " damaged",
-                     how + "each is healed by the next publish, 'kiln gc' drops them now"});
+                     how + "a damaged entry is compiled and stored again at its next use, and 'kiln gc' "
+                           "removes all of them now"});
   } catch (const cache::Damaged& damage) {
     out.push_back({"entries", Status::error, "the store's file is damaged: " + std::string(damage.what()),
-                   how + "the next publish heals the file, 'kiln gc' does so now"});
+                   how + "the next publish replaces the file, and 'kiln gc' does so now"});
   } catch (const Error& error) {
     out.push_back({"entries", Status::error, error.what(), how + "or set KILN_CACHE_DIR to another place"});
   }
@@ -123,11 +125,12 @@ void probe_clock(const std::vector<StoredEntry>& entries, Findings& out) {
   std::size_t future = 0;
   for (const StoredEntry& e : entries) future += e.facts.created_s > now + tolerance;
   if (now < year_2024)
-    out.push_back({"clock", Status::warning, "it says a time before 2024", "set the clock"});
+    out.push_back({"clock", Status::warning, "the clock shows a time before 2024", "set the clock"});
   else if (future)
     out.push_back({"clock", Status::warning,
                    counted(future, "entry is", "entries are") +
-                       " from the future: this clock, or that of a machine that shares the cache, is wrong",
+                       " from the future: the clock of this machine, or of one that shares the cache, is "
+                       "wrong",
                    "set the clock"});
   else
     out.push_back({"clock", Status::ok, "no entry is from the future"});
@@ -156,11 +159,11 @@ std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& dire
                        "set KILN_CACHE_DIR"});
       if (directory != candidate.directory)
         out.push_back({"directory", Status::note,
-                       "others may write '" + candidate.directory +
-                           "': the store is in a private directory inside it"});
+                       "other users may write '" + candidate.directory +
+                           "', so the store is in a private directory inside it"});
       return scratch;
     } catch (const Error& error) {
-      out.push_back({"directory", Status::warning, std::string(error.what()) + "; stepping down",
+      out.push_back({"directory", Status::warning, std::string(error.what()) + "; this directory is not used",
                      "set KILN_CACHE_DIR to a local directory that only this user may write"});
     }
   }
@@ -176,7 +179,7 @@ void probe_layers(const runtime::Config& config, Findings& out) {
                      directory + ", " + counted(layer->stats().entries, "entry", "entries") + ", on " +
                          cache::filesystem_of(directory).name});
     } catch (const Error& error) {
-      out.push_back({"layer", Status::warning, std::string(error.what()) + "; left out",
+      out.push_back({"layer", Status::warning, std::string(error.what()) + "; this layer is not used",
                      "write it with 'kiln prewarm --layer', or take it out of KILN_CACHE_LAYERS"});
     }
   }
@@ -185,7 +188,7 @@ void probe_layers(const runtime::Config& config, Findings& out) {
 void probe_filesystem(const std::string& directory, Findings& out) {
   const cache::Filesystem filesystem = cache::filesystem_of(directory);
   out.push_back({"filesystem", filesystem.volatile_ ? Status::note : Status::ok,
-                 filesystem.name + (filesystem.volatile_ ? ": gone after a reboot" : "") + ", " +
+                 filesystem.name + (filesystem.volatile_ ? ", which a reboot empties" : "") + ", " +
                      human_bytes(filesystem.free_bytes) + " free"});
 }
 
@@ -211,7 +214,8 @@ void probe_cache(Context& context, Findings& out) {
   std::string directory;
   const auto scratch = choose(config, directory, out);
   if (!scratch) {
-    out.push_back({"directory", Status::error, "no place for a cache: every process compiles anew",
+    out.push_back({"directory", Status::error,
+                   "no directory can hold the cache, so every process compiles its kernels again",
                    "set KILN_CACHE_DIR to a writable directory"});
   } else {
     const std::vector<StoredEntry> entries = probe_entries(config, directory, out);

@@ -134,7 +134,7 @@ void add_doctor(Command app, Context& context) {
   const auto verbose = std::make_shared<bool>(false);
   const Command sub = context.add_command(app, "doctor", "Check this machine: libraries, GPU, cache, locks",
                                           [&context, verbose] { return examine(context, *verbose); });
-  sub.flag("-v,--verbose", *verbose, "Also the configuration values that are defaults");
+  sub.flag("-v,--verbose", *verbose, "Also list the configuration values that are defaults");
   sub.footer("Exit status: 0 when there is no error, 1 otherwise. A machine without a GPU is no error.");
 }
 

@@ -39,9 +39,9 @@ class PrimaryContext {
 void probe_load(const Driver& driver, const toolchain::DeviceFacts& device, const EmptyKernel& kernel,
                 Findings& out) {
   if (device.arch.name() != kernel.arch) {
-    out.push_back(
-        {"load", Status::note,
-         "not tried: the probe was compiled for " + kernel.arch + ", device 0 is " + device.arch.name()});
+    out.push_back({"load", Status::note,
+                   "not tried: the probe kernel was compiled for " + kernel.arch + ", but device 0 is " +
+                       device.arch.name()});
     return;
   }
   const PrimaryContext context(driver, device.ordinal);
@@ -49,19 +49,20 @@ void probe_load(const Driver& driver, const toolchain::DeviceFacts& device, cons
   const auto library =
       runtime::Library::load(driver, kernel.image, {{kernel.lowered_name}, {}}, "probing", refusal);
   if (!library) {
-    out.push_back({"load", Status::error, "the driver refuses the image: " + refusal,
-                   "update the driver, or set KILN_CUDA_HOME to a toolkit that is no newer than it"});
+    out.push_back(
+        {"load", Status::error, "the driver refuses the image of the probe kernel: " + refusal,
+         "update the driver, or set KILN_CUDA_HOME to a toolkit that is not newer than the driver"});
     return;
   }
-  out.push_back({"load", Status::ok, "device 0 loads what was compiled"});
+  out.push_back({"load", Status::ok, "device 0 loads the probe kernel"});
   const toolchain::LaunchConfig launch;
   const char* call = "cuLaunchKernelEx";
   int result = driver.cuLaunchKernelEx(&launch, library->function(), nullptr, nullptr);
   if (result == toolchain::CUDA_SUCCESS) call = "cuCtxSynchronize", result = driver.cuCtxSynchronize();
   if (result == toolchain::CUDA_SUCCESS)
-    out.push_back({"launch", Status::ok, "device 0 runs it"});
+    out.push_back({"launch", Status::ok, "device 0 runs the probe kernel"});
   else
-    out.push_back({"launch", Status::error, std::string(call) + " says " + driver.describe(result),
+    out.push_back({"launch", Status::error, std::string(call) + " returned " + driver.describe(result),
                    "look for Xid errors in the kernel's log, and reset or replace the device"});
 }
 
@@ -73,7 +74,7 @@ Finding driver_finding(int version, const std::optional<EmptyKernel>& kernel) {
   if (kernel && std::atoi(kernel->compiler_version.c_str()) > major) {
     out.status = Status::warning;
     out.text +=
-        ", and NVRTC is " + kernel->compiler_version + ": images of a newer major version may not load";
+        ", but NVRTC is " + kernel->compiler_version + ": images of a newer major version may not load";
     out.fix = "update the driver, or set KILN_CUDA_HOME to a toolkit of CUDA " + std::to_string(major);
   }
   return out;
@@ -84,8 +85,8 @@ Finding driver_finding(int version, const std::optional<EmptyKernel>& kernel) {
 void probe_driver(const std::optional<EmptyKernel>& kernel, Findings& out) {
   const Driver* driver = Driver::get();
   if (!driver) {
-    out.push_back({"driver", Status::note,
-                   Driver::load_error() + "; kiln compiles and caches here, and cannot launch"});
+    out.push_back(
+        {"driver", Status::note, Driver::load_error() + "; kiln can compile and cache here, but not launch"});
     return;
   }
   int version = 0, count = 0;
@@ -94,14 +95,14 @@ void probe_driver(const std::optional<EmptyKernel>& kernel, Findings& out) {
   if (const int result = driver->cuInit(0); result != toolchain::CUDA_SUCCESS) {
     const bool no_device = result == toolchain::CUDA_ERROR_NO_DEVICE;
     out.push_back({"driver", no_device ? Status::note : Status::error,
-                   found.text + ", and cuInit says " + driver->describe(result),
+                   found.text + ", but cuInit returned " + driver->describe(result),
                    no_device ? "" : "check nvidia-smi and the container's access to the device"});
     return;
   }
   driver->cuDeviceGetCount(&count);
   out.push_back(found);
   if (count == 0)
-    out.push_back({"gpu", Status::note, "no device: kiln compiles and caches here, and cannot launch"});
+    out.push_back({"gpu", Status::note, "no device: kiln can compile and cache here, but not launch"});
   for (int i = 0; i < count; ++i) {
     try {
       const toolchain::DeviceFacts device = toolchain::device_facts(*driver, i);

@@ -14,9 +14,9 @@ namespace {
 
 std::string cure_of(fleet::Fault fault) {
   if (fault == fleet::Fault::tls)
-    return "renew the certificate that it names, or correct ?ca= ?cert= ?key= of KILN_REMOTE";
-  if (fault == fleet::Fault::auth) return "correct user and password in KILN_REMOTE, or its ACL";
-  return "start it, or correct KILN_REMOTE";
+    return "renew the certificate that the message names, or correct ?ca=, ?cert= or ?key= in KILN_REMOTE";
+  if (fault == fleet::Fault::auth) return "correct the user and password in KILN_REMOTE, or the server's ACL";
+  return "start the server, or correct KILN_REMOTE";
 }
 
 }  // namespace
@@ -29,13 +29,13 @@ void probe_remote(Context& context, Findings& out) {
   try {
     tier = configured_tier(context);
   } catch (const Error& error) {
-    out.push_back({"remote", Status::warning, "KILN_REMOTE is set, and the fleet's tier is not used",
-                   "see the warning above; docs/guide/fleet.md"});
+    out.push_back({"remote", Status::warning, "KILN_REMOTE is set, but the fleet's tier cannot be used",
+                   "see the warning above and docs/guide/fleet.md"});
     return;
   }
   if (config.remote_writes() && !tier->can_write())
     out.push_back({"remote", Status::warning,
-                   "KILN_REMOTE_MODE is fleet, and there is no key to sign with: this node only reads",
+                   "KILN_REMOTE_MODE is fleet, but there is no key to sign with: this node only reads",
                    "set KILN_REMOTE_SIGN to the secret key's file"});
   probe_servers(*tier, out);
 }
@@ -63,17 +63,17 @@ std::string shown_value(const runtime::Setting& setting) {
   if (setting.name == "remote_sign" || setting.name == "remote_sign_password")
     return setting.value.empty() || ::access(setting.value.c_str(), F_OK) == 0
                ? setting.value
-               : "(not shown: no such file, and it may be the secret itself)";
+               : "(not shown: no such file, so the value may be the secret itself)";
   if (setting.name == "remote_key") {
     for (const std::string& key : base::split(setting.value, ','))
       if (!key.empty() && !trust::looks_like_public_key(key) && ::access(key.c_str(), F_OK) != 0)
-        return "(not shown: neither a public key nor a file that is there, and it may be a secret)";
+        return "(not shown: neither a public key nor an existing file, so the value may be a secret)";
   }
   if (setting.name != "remote" || setting.value.empty()) return setting.value;
   try {
     return fleet::TierUrl::parse(setting.value).safe();
   } catch (const Error&) {
-    return "(not shown: it cannot be read, and may hold a password)";
+    return "(not shown: the value is not a valid address, and may hold a password)";
   }
 }
 

@@ -37,10 +37,11 @@ bool shows_compile(cache::FlightFile& file) {
 template <class Take>
 std::string contend(const std::string& what, const std::string& where, Take&& take) {
   ChildProcess holder({"/proc/self/exe", kLockHolderCommand, what, where});
-  if (!holder.wait_for_byte(static_cast<int>(kLong.count()))) return "another process could not take it";
-  if (take(kShort)) return "two processes hold it at once: locks are not kept here";
+  if (!holder.wait_for_byte(static_cast<int>(kLong.count())))
+    return "a second process could not take the lock";
+  if (take(kShort)) return "two processes hold the lock at once, so locks do not work here";
   holder.kill();
-  return take(kLong) ? "" : "it stays taken after its holder was killed";
+  return take(kLong) ? "" : "the lock stays taken after its holder was killed";
 }
 
 }  // namespace
@@ -54,8 +55,8 @@ void probe_gate(const std::string& directory, Findings& out) {
   });
   out.push_back(wrong.empty()
                     ? Finding{"gate", Status::ok,
-                              "two processes exclude each other in the store; a killed one's lock is free "
-                              "at once"}
+                              "two processes exclude each other in the store; the lock of a killed process "
+                              "is free at once"}
                     : Finding{"gate", Status::error, "the store's lock: " + wrong,
                               "set KILN_CACHE_DIR to a local filesystem"});
 }
@@ -83,11 +84,11 @@ void probe_flight(Findings& out) {
                    "mount a writable tmpfs on /dev/shm"});
   else if (!shown)
     out.push_back({"/dev/shm", Status::warning,
-                   "/dev/shm is full or cannot be written: processes cannot see who compiles what",
+                   "/dev/shm is full or cannot be written: processes cannot see what others compile",
                    "free space on /dev/shm"});
   else
     out.push_back(
-        {"/dev/shm", Status::ok, "two processes exclude each other: one compile per kernel and host"});
+        {"/dev/shm", Status::ok, "two processes exclude each other, so a host compiles each kernel once"});
 }
 
 }  // namespace kiln::cli

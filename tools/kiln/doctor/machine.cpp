@@ -29,11 +29,11 @@ Finding machine_finding(runtime::Core& core) {
                   (configured ? " in " + human_bytes(configured) : "")};
   if (available < kPerCompile) {
     out.status = Status::warning;
-    out.text += ": less memory than one compile with vendor headers may take, which then fails";
+    out.text += ": a compile with vendor headers may need more memory than there is, and then fails";
     out.fix = configured ? "raise KILN_COMPILE_MEMORY" : "give this container more memory";
   } else if (available / jobs < kPerCompile) {
     out.status = Status::note;
-    out.text += ", fewer where they need more than their share of memory";
+    out.text += ", fewer when compiles need more than their share of the memory";
   }
   return out;
 }

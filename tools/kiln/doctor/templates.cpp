@@ -36,7 +36,7 @@ void probe_templates(Context& context, Findings& out) {
   if (names.empty()) {
     out.push_back(
         {"templates", Status::warning,
-         "none found in " +
+         "no template was found in " +
              (catalog.directories().empty() ? "any directory" : base::join(catalog.directories(), ", ")),
          context.service().config().about_templates()});
   } else if (good > 0) {

@@ -44,7 +44,7 @@ void probe_libraries(const runtime::Config& config, const toolchain::Toolkit& to
   };
   const bool serves = !toolkit.has_compiler() && anything_cached(config);
   const Status lacking = serves ? Status::warning : Status::error;
-  const std::string cost = serves ? "no compiler: what is cached is served, a miss fails; " : "";
+  const std::string cost = serves ? "no compiler: cached kernels are served, and a miss is an error; " : "";
   if (toolkit.compiler.library.empty()) {
     out.push_back({"nvrtc", lacking, cost + "no libnvrtc found; looked in " + base::join(toolkit.tried, ", "),
                    install});
@@ -63,7 +63,8 @@ void probe_libraries(const runtime::Config& config, const toolchain::Toolkit& to
   if (toolkit.include_dirs.empty()) {
     out.push_back(
         {"headers", Status::warning,
-         "no toolkit headers: templates that include vendor headers do not compile; kiln's own need none",
+         "no toolkit headers: templates that include vendor headers do not compile; kiln's own templates "
+         "need none",
          "install the toolkit's headers (cuda-cudart-dev, or the nvidia-cuda-runtime and nvidia-cuda-cccl "
          "wheels)"});
   } else {
@@ -75,11 +76,11 @@ void probe_libraries(const runtime::Config& config, const toolchain::Toolkit& to
 void probe_worker(const runtime::Config& config, Findings& out) {
   const std::string executable = compile::find_worker_executable(config.get("worker"));
   if (executable.empty()) {
-    out.push_back({"worker", Status::warning,
-                   "no kiln-worker executable found (looked for " +
-                       base::join(compile::worker_candidates(), ", ") +
-                       "): compiling inside the asking process, where a compiler crash cannot be contained",
-                   "install kiln-worker in libexec/kiln, or set KILN_WORKER"});
+    out.push_back(
+        {"worker", Status::warning,
+         "no kiln-worker executable found (looked for " + base::join(compile::worker_candidates(), ", ") +
+             "): kernels are compiled inside the calling process, which a crash of the compiler then ends",
+         "install kiln-worker in libexec/kiln, or set KILN_WORKER"});
     return;
   }
   const auto start = base::Clock::now();
@@ -105,7 +106,7 @@ void probe_worker(const runtime::Config& config, Findings& out) {
   } else {
     out.push_back({"worker", Status::error,
                    executable + " does not answer" + (answer.how.empty() ? "" : ": " + answer.how),
-                   "reinstall kiln, so that the command and its worker are of one version"});
+                   "reinstall kiln, so that the command and its worker have the same version"});
   }
 }
 

@@ -57,12 +57,12 @@ void probe_versions(const toolchain::Toolkit& toolkit, const EmptyKernel& kernel
   const std::string builtins = builtins_version(toolkit.compiler.builtins);
   if (!builtins.empty() && builtins != nvrtc)
     out.push_back({"versions", Status::warning,
-                   toolkit.compiler.builtins + " is of CUDA " + builtins + ", and NVRTC is " + nvrtc,
+                   toolkit.compiler.builtins + " is of CUDA " + builtins + ", but NVRTC is of CUDA " + nvrtc,
                    "install both from one release"});
   const auto headers = header_version(toolkit);
   if (headers && headers->version != nvrtc)
     out.push_back({"versions", Status::warning,
-                   headers->path + " is of CUDA " + headers->version + ", and NVRTC is " + nvrtc +
+                   headers->path + " is of CUDA " + headers->version + ", but NVRTC is of CUDA " + nvrtc +
                        ": sources that include vendor headers may not compile",
                    "install both from one release, or set KILN_CUDA_HOME to the toolkit that has both"});
   if (out.size() == before)

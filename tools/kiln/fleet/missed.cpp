@@ -22,13 +22,13 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
 /// Throws Error for a row that is no single specialisation, on this or any machine.
 source::PlannedSpecialization parsed(const fleet::MissedRow& row) {
   const auto bad = [](const char* why) { throw Error(Errc::invalid_argument, why); };
-  if (!row.text) bad("no row");
+  if (!row.text) bad("the row cannot be read");
   const std::string& text = *row.text;
-  if (text.size() > kMostRow) bad("too long");
+  if (text.size() > kMostRow) bad("the row is too long");
   if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n'; }))
-    bad("control characters");
+    bad("the row has control characters");
   auto planned = source::parse_plan(std::string(source::kTraceHeader) + text, "missed");
-  if (planned.size() != 1) bad("not one specialisation");
+  if (planned.size() != 1) bad("the row is not exactly one specialisation");
   return std::move(planned.front());
 }
 
@@ -50,7 +50,9 @@ std::string name_of(const source::Resolved& made) {
 MissedRows::MissedRows(Context& context, fleet::Tier& tier) : tier_(tier), directory_("kiln-missed") {
   std::string text(source::kTraceHeader);
   read(context, text);
-  if (left_out_ > 0) base::warn(counted(left_out_, "reported row") + " left out, the first because: " + why_);
+  if (left_out_ > 0)
+    base::warn(counted(left_out_, "reported row was", "reported rows were") +
+               " left out, the first because: " + why_);
   if (fault_) {
     const std::string removal = fault_.down ? "" : tier.backend().upkeep().missed_removal();
     base::warn("the rows that nodes reported cannot be read to their end: " + fault_.text +

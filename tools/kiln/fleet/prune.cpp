@@ -145,9 +145,9 @@ int prune(Context& context, const PruneArguments& arguments) {
     print_paragraph(std::to_string(arguments.dry_run ? found : done.removed) +
                     (arguments.dry_run ? " would be removed" : " removed") + " of " +
                     counted(done.scanned, "value") + ": " + std::to_string(done.unusable) +
-                    " that no node believes, " + counted(done.rows, "row") + " without an entry, " +
+                    " that do not verify, " + counted(done.rows, "row") + " without an entry, " +
                     std::to_string(done.others) + " of other versions" +
-                    (done.chosen ? ", " + std::to_string(done.chosen) + " as chosen" : ""));
+                    (done.chosen ? ", " + std::to_string(done.chosen) + " by --all or --toolchain" : ""));
   }
   std::fflush(stdout);
   if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
@@ -162,18 +162,20 @@ Pruned prune_tier(fleet::Tier& tier, const PruneChoice& choice) { return Prune(t
 
 void add_remote_prune(Command remote, Context& context) {
   const auto arguments = std::make_shared<PruneArguments>();
-  const Command sub = context.add_command(remote, "prune", "Remove what no node can use",
+  const Command sub = context.add_command(remote, "prune", "Remove entries and rows that no node can use",
                                           [&context, arguments] { return prune(context, *arguments); });
-  sub.option("--toolchain", arguments->toolchain, "Also the entries of toolchains whose digest begins so")
+  sub.option("--toolchain", arguments->toolchain,
+             "Also remove the entries of toolchains whose digest begins with HEX")
       .not_empty()
       .type_name("HEX");
-  sub.flag("--all", arguments->all, "Everything of kiln's");
-  sub.flag("-n,--dry-run", arguments->dry_run, "Only say what would go");
+  sub.flag("--all", arguments->all, "Remove everything that kiln stored there");
+  sub.flag("-n,--dry-run", arguments->dry_run, "Remove nothing; only count what would be removed");
   add_strict_option(sub, arguments->strict);
   sub.footer(
-      "Removed are entries that do not verify with KILN_REMOTE_KEY (after a key was rotated: all that the\n"
-      "old one signed), rows of toolchains whose entry is gone, and values of other versions of kiln.\n"
-      "What is merely old the server evicts by itself (allkeys-lfu). It needs SCAN and UNLINK.\n"
+      "Removes entries that do not verify with KILN_REMOTE_KEY, rows of toolchains whose entry is gone, and\n"
+      "values of other versions of kiln. After a key rotation, entries that the old key signed no longer\n"
+      "verify. The server itself evicts entries that are merely old (allkeys-lfu). The server's ACL must\n"
+      "allow SCAN and UNLINK.\n"
       "Exit status: 0 done, 1 failed, 2 usage or no tier, 3 partly done, 5 a server is down (with\n"
       "--strict), 130 interrupted.");
 }

@@ -152,9 +152,9 @@ class Pull {
 int pull(Context& context, const PullArguments& arguments) {
   const auto& [plans, templates, device, all] = arguments.selection;
   if (plans.empty() && templates.empty() && !all)
-    throw Error(Errc::invalid_argument, "say what to pull: plans or records, -t NAME, or --all");
+    throw Error(Errc::invalid_argument, "no entries are selected; give plans or records, -t NAME, or --all");
   if (all && (!plans.empty() || !templates.empty()))
-    throw Error(Errc::invalid_argument, "--all takes everything: it goes with no plan and no -t");
+    throw Error(Errc::invalid_argument, "--all takes all entries: it cannot be combined with a plan or -t");
   const PoliteInterrupt interrupt;
   const auto tier = configured_tier(context);
   for (const auto& server : tier->backend().upkeep().servers()) server->reach();
@@ -176,11 +176,11 @@ int pull(Context& context, const PullArguments& arguments) {
     for (const std::string& missing : done.missing) print("missing  " + missing + '\n');
     print_paragraph(counted(done.stored, "entry", "entries") + " from the fleet's tier into " +
                     done.directory + ", " + std::to_string(done.present) + " there already" +
-                    (done.rejected ? ", " + std::to_string(done.rejected) + " not believed" : ""));
+                    (done.rejected ? ", " + std::to_string(done.rejected) + " rejected" : ""));
   }
   std::fflush(stdout);
   for (const auto& [reason, count] : done.rejections)
-    base::warn(counted(count, "entry", "entries") + " of the fleet's tier not believed: " + reason);
+    base::warn(counted(count, "entry", "entries") + " of the fleet's tier rejected: " + reason);
   if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
   if (done.fault.down) return remote_down(arguments.strict, kPartly);
   if (PoliteInterrupt::requested()) return kInterrupted;
@@ -194,14 +194,15 @@ void add_remote_pull(Command remote, Context& context) {
   const Command sub = context.add_command(remote, "pull", "Put entries of the tier into the cache or a layer",
                                           [&context, arguments] { return pull(context, *arguments); });
   add_selection_options(sub, arguments->selection);
-  sub.option("--layer", arguments->layer, "Into this layer instead of the cache")
+  sub.option("--layer", arguments->layer, "Store into this layer instead of the cache")
       .not_empty()
       .type_name("DIR");
   add_strict_option(sub, arguments->strict);
   sub.footer(
-      "Nothing is believed that no trusted key has signed; then every entry is checked as an import of a\n"
-      "bundle checks it. Without a plan the server is searched (SCAN), which its ACL may forbid.\n"
-      "Exit status: 0 all there, 1 failed, 2 usage or no tier, 3 some are missing or were not believed,\n"
+      "Only entries that a key of KILN_REMOTE_KEY signed are accepted. Each is then checked as 'kiln bundle\n"
+      "import' checks an entry. Without a plan, pull searches the server with SCAN, which its ACL may "
+      "forbid.\n"
+      "Exit status: 0 all there, 1 failed, 2 usage or no tier, 3 some are missing or were rejected,\n"
       "5 a server is down (with --strict), 130 interrupted.");
 }
 

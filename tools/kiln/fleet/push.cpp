@@ -51,10 +51,10 @@ void add_remote_push(Command remote, Context& context) {
   add_selection_options(sub, arguments->selection);
   add_strict_option(sub, arguments->strict);
   sub.footer(
-      "Signed with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says. What the tier has whole is not\n"
-      "written again; what it has damaged, unsigned or signed by another key, is.\n"
-      "--arch may be a list. Tuned choices of what is written come along.\n"
-      "Exit status: 0 all there, 1 failed, 2 usage or no tier, 3 some are not there, 5 a server is down\n"
+      "Entries are signed with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says. An entry that the tier has\n"
+      "intact is not written again; one that is damaged, unsigned or signed by another key is.\n"
+      "--arch may be a list. Tuned choices of the selected templates and archs are written, too.\n"
+      "Exit status: 0 all there, 1 failed, 2 usage or no tier, 3 some are missing, 5 a server is down\n"
       "(with --strict), 130 interrupted.");
 }
 

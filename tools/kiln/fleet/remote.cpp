@@ -9,16 +9,16 @@
 namespace kiln::cli {
 
 void add_remote(Command app, Context& context) {
-  const Command remote =
-      app.subcommand("remote", "The fleet's tier: what nodes share through a Redis server");
+  const Command remote = app.subcommand("remote", "Use the fleet's tier, a Redis server that nodes share");
   remote.require_subcommand();
   add_remote_status(remote, context);
   add_remote_push(remote, context);
   add_remote_pull(remote, context);
   add_remote_prune(remote, context);
   remote.footer(
-      "KILN_REMOTE names the servers, KILN_REMOTE_KEY the public keys whose entries are used, and\n"
-      "KILN_REMOTE_SIGN the secret key for what is written. docs/guide/fleet.md sets all of it up.");
+      "KILN_REMOTE names the servers, KILN_REMOTE_KEY the public keys whose entries are accepted, and\n"
+      "KILN_REMOTE_SIGN the secret key that signs what this node writes. docs/guide/fleet.md explains the\n"
+      "setup.");
 }
 
 }  // namespace kiln::cli

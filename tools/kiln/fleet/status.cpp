@@ -32,8 +32,9 @@ void print_server(const fleet::ServerLook& look) {
                      kIndent);
   if (look.clients) print_definition("connections", std::to_string(*look.clients), kIndent);
   if (look.missing)
-    print_definition("missing", counted(*look.missing, "row") + " reported; 'kiln prewarm --remote --missed'",
-                     kIndent);
+    print_definition(
+        "missing",
+        counted(*look.missing, "row") + " reported; 'kiln prewarm --remote --missed' compiles them", kIndent);
   for (const std::string& advice : look.advice) print_definition("note", advice, kIndent);
 }
 
@@ -74,7 +75,7 @@ int status(Context& context, bool strict) {
 void add_remote_status(Command remote, Context& context) {
   const auto strict = std::make_shared<bool>(false);
   const Command sub =
-      context.add_command(remote, "status", "Do the servers answer, how fast, what do they hold",
+      context.add_command(remote, "status", "Show whether the servers answer, how fast, and what they hold",
                           [&context, strict] { return status(context, *strict); });
   add_strict_option(sub, *strict);
   sub.footer("Exit status: 0 done, 1 failed, 2 usage or no tier, 5 a server is down (with --strict).");

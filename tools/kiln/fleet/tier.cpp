@@ -23,7 +23,7 @@ std::shared_ptr<fleet::Tier> writable_tier(Context& context) {
   auto tier = configured_tier(context);
   if (!tier->can_write())
     throw Error(Errc::invalid_argument,
-                "nothing to sign with: set KILN_REMOTE_SIGN to the secret key's file ('kiln bundle keygen' "
+                "no key to sign with: set KILN_REMOTE_SIGN to the secret key's file ('kiln bundle keygen' "
                 "makes one)");
   return tier;
 }

@@ -138,7 +138,7 @@ std::string text_of(const Pushed& pushed) {
   out += ", in " + human_ms(pushed.seconds * 1000);
   if (pushed.left)
     out += "; " + counted(pushed.left, "entry that is", "entries that are") +
-           " here may not be in the tier yet: the same command brings what is missing";
+           " here may not be in the tier yet: run the same command again to write the rest";
   return out;
 }
 

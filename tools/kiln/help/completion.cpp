@@ -87,7 +87,7 @@ void add_completion(Command app, Context& context) {
   const auto shell = std::make_shared<std::string>();
   const Command sub = context.add_command(app, "completion", "Print a shell's completion script",
                                           [&context, shell] { return completion(context, *shell); });
-  sub.option("shell", *shell, "bash, zsh or fish")
+  sub.option("shell", *shell, "The shell: bash, zsh or fish")
       .type_name("bash|zsh|fish")
       .one_of({"bash", "zsh", "fish"})
       .required();
@@ -95,7 +95,7 @@ void add_completion(Command app, Context& context) {
       "bash: kiln completion bash > ~/.local/share/bash-completion/completions/kiln\n"
       "zsh:  kiln completion zsh > \"${fpath[1]}/_kiln\"\n"
       "fish: kiln completion fish > ~/.config/fish/completions/kiln.fish\n"
-      "An installed kiln has put them where the shells look.");
+      "An installation of kiln puts these files where the shells find them.");
 }
 
 }  // namespace kiln::cli

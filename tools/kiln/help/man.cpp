@@ -60,10 +60,10 @@ void add_man(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   const Command sub = context.add_command(
       app, "man", "Print a man page", [app, &context, arguments] { return man(app, context, *arguments); });
-  sub.option("command", arguments->command, "Of this command; default: of kiln itself").type_name("COMMAND");
+  sub.option("command", arguments->command, "The command; default: kiln itself").type_name("COMMAND");
   sub.option("--all", arguments->directory, "Write the pages of all commands into this directory")
       .type_name("DIR");
-  sub.footer("Reads well with: kiln man ls | man -l -");
+  sub.footer("To read a page: kiln man ls | man -l -");
 }
 
 }  // namespace kiln::cli

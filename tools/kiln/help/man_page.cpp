@@ -71,22 +71,22 @@ std::string configuration() {
       section("Configuration") +
       "A flag comes before the environment, the environment before\n"
       "\\fI$XDG_CONFIG_HOME/kiln/config.toml\\fR (keys in lower case, without KILN_),\n"
-      "and the file before the default. \\fBkiln doctor \\-v\\fR shows each value with its origin.\n";
+      "and the file before the default. \\fBkiln doctor \\-v\\fR shows where each value comes from.\n";
   const runtime::Config config = runtime::Config::resolve(Options::hermetic());
   for (const runtime::Setting& setting : config.settings()) {
     const std::string preset = setting.value.empty() ? "" : " (default: " + setting.value + ')';
     out += ".TP\n.B KILN_" + escaped(upper(setting.name)) + '\n' + escaped(setting.doc + preset) + '\n';
   }
-  return out + ".TP\n.B NO_COLOR\nSet and not empty: no colours, also on a terminal.\n";
+  return out + ".TP\n.B NO_COLOR\nIf set and not empty, output has no colours, even on a terminal.\n";
 }
 
 std::string exit_status() {
   constexpr const char* meanings[] = {"done",
                                       "failed",
-                                      "usage: what was asked for cannot be right",
-                                      "partly done, or not covered",
+                                      "usage: an argument is missing, unknown or not allowed",
+                                      "partly done, or not everything is cached",
                                       "damage found",
-                                      "a remote is down under --strict"};
+                                      "a remote server is down, and --strict was given"};
   std::string out = section("Exit status");
   for (std::size_t i = 0; i < std::size(meanings); ++i)
     out += ".TP\n.B " + std::to_string(i) + '\n' + escaped(meanings[i]) + '\n';

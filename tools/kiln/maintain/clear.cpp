@@ -21,7 +21,7 @@ std::string contents_of(const runtime::Config& config) {
     const cache::StoreStats stats = view_store(config).store->stats();
     return counted(stats.entries, "entry", "entries") + ", " + human_bytes(stats.file_bytes) + ',';
   } catch (const Error&) {  // a damaged store is cleared as well
-    return "what is cached";
+    return "all entries";
   }
 }
 
@@ -40,8 +40,8 @@ int clear(const Context& context, const Arguments& arguments) {
   if (!place.there) return report_nothing_there(context, place);
   if (!arguments.yes) {
     if (!::isatty(STDIN_FILENO) || !::isatty(STDERR_FILENO))
-      throw Error(Errc::invalid_argument,
-                  "clear removes everything from '" + place.directory + "' and cannot ask here; use --yes");
+      throw Error(Errc::invalid_argument, "clear removes everything from '" + place.directory +
+                                              "' and cannot ask without a terminal; use --yes");
     if (!ask(contents_of(config), place.directory)) throw Error(Errc::io, "nothing was removed");
   }
   const cache::Rewritten done =
@@ -61,12 +61,12 @@ void add_clear(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   const Command sub = context.add_command(app, "clear", "Empty the cache",
                                           [&context, arguments] { return clear(context, *arguments); });
-  sub.flag("-y,--yes", arguments->yes, "Do not ask");
+  sub.flag("-y,--yes", arguments->yes, "Remove without asking");
   add_wait_flag(sub, arguments->wait_s);
   sub.footer(
-      "Safe beside running engines: they find an empty file with their next read and fill it again;\n"
-      "kernels that they have loaded stay loaded. Layers are left alone.\n"
-      "Asks on a terminal; without one it wants --yes.\n"
+      "Safe beside running engines: they find an empty file at their next read and fill it again.\n"
+      "Kernels that they have loaded stay loaded. Layers are not changed.\n"
+      "Without --yes, clear asks first; it cannot ask without a terminal.\n"
       "Exit status: 0 done or nothing there, 1 failed or declined, 2 cannot ask.");
 }
 

@@ -26,8 +26,8 @@ int gc(const Context& context, double wait_s) {
     return kDone;
   }
   print_paragraph("Kept " + counted(done.kept, "entry", "entries") + ", dropped " +
-                  std::to_string(done.dropped) + " of those not used for longest, and " +
-                  std::to_string(done.damaged) + " damaged.");
+                  std::to_string(done.dropped) + " least recently used and " + std::to_string(done.damaged) +
+                  " damaged.");
   print_paragraph("The file was " + human_bytes(done.bytes_before) + " and is " +
                       human_bytes(done.bytes_after) + ", in " + place.directory,
                   Style::dim);
@@ -39,19 +39,20 @@ int gc(const Context& context, double wait_s) {
 void add_gc(Command app, Context& context) {
   const auto wait_s = std::make_shared<double>(30);
   const Command sub =
-      context.add_command(app, "gc", "Shrink the cache: drop the least recently used and the damaged",
+      context.add_command(app, "gc", "Shrink the cache: drop the least recently used and damaged entries",
                           [&context, wait_s] { return gc(context, *wait_s); });
   sub.option("--max-size", context.max_size,
-             "Keep at most so many bytes of entries, with K, M, G or T as powers of 1024;\n"
+             "Most bytes of entries to keep; K, M, G or T are powers of 1024;\n"
              "default: nine tenths of KILN_CACHE_MAX_SIZE")
       .type_name("BYTES");
   add_wait_flag(sub, *wait_s);
   sub.footer(
-      "Safe beside running engines: the file is written anew and replaces the old one at once. They\n"
-      "follow to the new file with their next read; kernels that they have loaded stay loaded; their\n"
-      "puts wait, or are skipped and counted. The old file's space returns when the last of them has\n"
-      "let it go, at most a minute later. Also removes a damaged file that was set aside.\n"
-      "'kiln clear' drops everything.\n"
+      "Safe beside running engines: a new file is written and replaces the old one at once. Engines use the\n"
+      "new file from their next read on, and kernels that they have loaded stay loaded. Meanwhile their "
+      "puts\n"
+      "wait, or are skipped and counted. The old file's space is free again when the last engine has closed\n"
+      "it, at most a minute later. A damaged file that was set aside is removed, too.\n"
+      "'kiln clear' drops all entries.\n"
       "Exit status: 0 done or nothing there, 1 failed, 2 usage.");
 }
 

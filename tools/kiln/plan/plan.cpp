@@ -241,8 +241,9 @@ std::string template_path_of(const std::vector<std::string>& files, const std::s
     if (!std::filesystem::is_directory(directory, ignored)) continue;
     if (directory.find(':') != std::string::npos) {
       throw Error(Errc::invalid_argument,
-                  "'" + directory + "' cannot be in a template path, where colons separate: move '" + file +
-                      "' and it to names without one");
+                  "'" + directory +
+                      "' cannot be in a template path, where colons separate directories; move '" + file +
+                      "' and this directory to a path without a colon");
     }
     out += (out.empty() ? "" : ":") + directory;
   }

@@ -110,7 +110,7 @@ PrewarmResult run_prewarm(runtime::Core& core, const PrewarmPlan& plan, const Pr
     Progress progress(plan.tasks.size(), options.lines_on_stdout, [&said](Progress& shown) {
       if (!PoliteInterrupt::requested() || pipe_closed() || said) return;
       said = true;
-      shown.remark("kiln: interrupted; finishing what is running (Ctrl-C again to leave it)");
+      shown.remark("kiln: interrupted; finishing what is running (Ctrl-C again to stop at once)");
     });
     // Nodes of one fleet begin with different rows of a plan. Otherwise all of them would wait for
     // the same rows.
@@ -139,8 +139,8 @@ PrewarmResult run_prewarm(runtime::Core& core, const PrewarmPlan& plan, const Pr
       }
     };
     run_in_threads(result.jobs, work, [&](int fewer, const std::string& why) {
-      progress.remark("kiln: warning: " + std::to_string(fewer) + " at once instead of " +
-                      std::to_string(result.jobs) + ": no more threads (" + why + ")");
+      progress.remark("kiln: warning: " + std::to_string(fewer) + " compiles at once instead of " +
+                      std::to_string(result.jobs) + ": no more threads could be started (" + why + ")");
       result.jobs = fewer;
     });
   }

@@ -7,7 +7,7 @@ namespace kiln::cli {
 
 void add_device_option(Command sub, std::string& name) {
   sub.option("--device", name,
-             "Take what was tuned on a device of this name; default: this GPU, if it is of the arch")
+             "Use the choices that were tuned on a GPU of this name; default: this GPU, if it has the arch")
       .not_empty()
       .type_name("NAME");
 }

@@ -165,7 +165,7 @@ void write_note(const std::string& directory, NotedRun run) noexcept try {
   for (const NotedTask& task : run.tasks) out["tasks"].push_back(task_json(task));
   base::write_file(file_of(directory), out.dump(-1, ' ', false, Json::error_handler_t::replace), 0600);
 } catch (const std::exception& error) {
-  base::debug(std::string("this prewarm is not noted for 'kiln report': ") + error.what());
+  base::debug(std::string("this prewarm could not be noted for 'kiln report': ") + error.what());
 }
 
 Note read_note(const std::string& directory) {

@@ -36,25 +36,25 @@ struct Arguments {
 constexpr const char* kHelp =
     "A plan is [[prewarm]] tables with template, arch (if not --arch) and the parameters' values:\n"
     "H = 4096, H = [4096, 8192], H = { from = 1024, to = 8192, step = 1024 } or\n"
-    "{ from = 64, to = 4096, times = 2 }; lists multiply. A record is what processes under KILN_RECORD=FILE\n"
-    "asked for; FILE.templates beside it joins the template path.\n"
+    "{ from = 64, to = 4096, times = 2 }; lists multiply. A record is the file that processes under\n"
+    "KILN_RECORD=FILE wrote: what they asked for. FILE.templates beside it joins the template path.\n"
     "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
-    "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. It is left\n"
-    "readable for everybody (0755, files 0644); what the cache holds does not matter, and a DIR\n"
+    "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. All users may read it\n"
+    "(0755, files 0644). It gets every kernel of the plan, also kernels that the cache holds already. A DIR\n"
     "that cannot be written is an error.\n"
-    "--device NAME takes what 'kiln tune' chose on a device of that name, also where there is no GPU; a "
-    "layer\n"
-    "gets the choices that were used. A record's rows say what was tuned where they were recorded: that\n"
-    "becomes a choice for the device where there is none (in a layer in any case).\n"
-    "--remote also writes what the plan asks for to the fleet's tier (KILN_REMOTE, signed with\n"
-    "KILN_REMOTE_SIGN), wherever it came from; --missed adds what nodes asked the tier for in vain. With\n"
-    "--check it says what the tier covers.\n"
-    "KILN_MODE does not matter: filling caches is what this is for, so it compiles in mode sealed, too.\n"
+    "--device NAME takes what 'kiln tune' chose on a device of that name, also without a GPU. A layer gets\n"
+    "the choices that were used. The rows of a record carry the choices that were tuned where they were\n"
+    "recorded. Such a choice is stored for the device when the cache has none, and always in a layer.\n"
+    "--remote also writes all kernels of the plan to the fleet's tier (KILN_REMOTE), signed with\n"
+    "KILN_REMOTE_SIGN, even if they were not compiled now. --missed adds the kernels that nodes asked the\n"
+    "tier for and did not get. With --check, --remote lists what the tier does not have.\n"
+    "KILN_MODE does not matter: prewarm fills caches, so it compiles in mode sealed, too.\n"
     "'kiln report' draws the last run that compiled something.\n"
-    "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
+    "Ctrl-C lets running compiles finish, and a second one stops at once. Run the same command again to\n"
+    "compile the rest.\n"
     "Exit status: 0 all there, 1 failed, 2 usage or a mistake in a plan, 3 some failed under\n"
-    "--keep-going, not covered, evicted again by the end of the run or not in the tier, 5 the tier is down "
-    "(with --strict), 130 interrupted.";
+    "--keep-going, are not cached, were evicted again by the end of the run or are not in the tier, 5 the\n"
+    "tier is down (with --strict), 130 interrupted.";
 
 int exit_of(const PrewarmResult& result, const PlanRoom& room) {
   if (result.interrupted) return kInterrupted;
@@ -113,7 +113,7 @@ bool wrote_trace(const std::string& path, const NotedRun& run) {
     write_output(path, trace_text(run));
     return true;
   } catch (const Error& error) {
-    std::fprintf(stderr, "kiln: error: the trace is lost: %s\n", error.what());
+    std::fprintf(stderr, "kiln: error: the trace could not be written: %s\n", error.what());
     return false;
   }
 }
@@ -156,7 +156,7 @@ int prewarm(Context& context, const Arguments& arguments) {
   if (!arguments.trace.empty()) check_trace_file(arguments.trace);
   if (arguments.strict && arguments.check && !arguments.remote)
     throw Error(Errc::invalid_argument,
-                "--strict excludes --check, but for that of the fleet's tier (--remote)");
+                "--strict cannot be combined with --check, except for the fleet's tier (--remote)");
   context.jobs = arguments.jobs;
   context.compile_memory = arguments.memory;
   std::vector<std::string> plans = arguments.plans;
@@ -184,13 +184,15 @@ int prewarm(Context& context, const Arguments& arguments) {
   const PrewarmPlan plan = make_plan(context, plans, context.target_archs(),
                                      {arguments.device, arguments.layer.empty(), !arguments.layer.empty()});
   if (plan.without_device > 0 && layer)
-    base::warn(counted(plan.without_device, "row was", "rows were") +
-               " tuned where recorded; without --device NAME the layer gets the kernels and no choices");
+    base::warn(
+        counted(plan.without_device, "row was", "rows were") +
+        " tuned where recorded; without --device NAME the layer gets the kernels and no tuned choices");
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   if (arguments.check && arguments.remote) return check_tier(context, plan, arguments.strict);
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.core(), plan));
   if (!service.core().state().stores.writable())
-    throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
+    throw Error(Errc::io,
+                "no directory can hold the cache, so prewarm cannot store kernels; set KILN_CACHE_DIR");
   warn_without_room(service.core(), plan);
   const PrewarmResult result =
       run_prewarm(service.core(), plan,
@@ -239,15 +241,17 @@ void add_prewarm(Command app, Context& context) {
   sub.flag("--strict", arguments->strict,
            "A kernel that breaks [limits], or that ptxas warns of, is a failure; so is a tier that is down");
   const Option remote =
-      sub.flag("--remote", arguments->remote, "Also fill the fleet's tier; with --check: what that covers");
-  sub.flag("--missed", arguments->missed, "Also what nodes asked the tier for in vain")
+      sub.flag("--remote", arguments->remote,
+               "Also fill the fleet's tier; with --check: list what the tier does not have");
+  sub.flag("--missed", arguments->missed, "Also compile what nodes asked the tier for and did not get")
       .needs(remote)
       .excludes(check);
   sub.option("--layer", arguments->layer, "Write into this layer instead of the cache")
       .not_empty()
       .type_name("DIR");
   add_device_option(sub, arguments->device);
-  sub.option("--trace", arguments->trace, "Write the run's time line here, for chrome://tracing or Perfetto")
+  sub.option("--trace", arguments->trace,
+             "Write the run's timeline to FILE, for chrome://tracing or Perfetto")
       .type_name("FILE")
       .excludes(check);
   sub.footer(kHelp);

@@ -140,7 +140,7 @@ PlanRoom look_for_room(runtime::Core& core, const PrewarmResult& result) {
     out.evicted_bytes = image_bytes + gone * mean_overhead(store);
     out.enough_bytes = cap_for(stats.live_bytes + out.evicted_bytes);
   } catch (const Error& error) {
-    base::warn(std::string("what would hold the plan is not known: ") + error.what());
+    base::warn(std::string("the cache size that would hold the plan is not known: ") + error.what());
   }
   return out;
 }
@@ -153,10 +153,12 @@ void warn_without_room(runtime::Core& core, const PrewarmPlan& plan) try {
   if (needed.bytes <= live_limit(stats.cap_bytes)) return;
   base::warn("the plan takes about " + human_bytes(needed.bytes) +
              " (estimated from the cached entries of its templates" +
-             (needed.unknown ? ", without " + counted(needed.unknown, "specialisation") + " of others" : "") +
+             (needed.unknown
+                  ? ", without " + counted(needed.unknown, "specialisation") + " of templates without entries"
+                  : "") +
              "), and the cache in " + store.directory() + " keeps " +
              human_bytes(live_limit(stats.cap_bytes)) + " of entries under its cap of " +
-             human_bytes(stats.cap_bytes) + ": some of what this run makes will be evicted before its end. " +
+             human_bytes(stats.cap_bytes) + ": some kernels of this run will be evicted before its end. " +
              cap_setting(cap_for(needed.bytes)) + " would hold all of it");
 } catch (const Error& error) {
   base::debug(std::string("whether the plan fits is not known: ") + error.what());

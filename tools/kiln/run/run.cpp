@@ -240,7 +240,8 @@ void add_run(Command app, Context& context) {
                  "P=V for parameters, and for scalar arguments: rows=64, or several sizes, rows=1,64,4096");
   command.flag("--check", flags->check, "Compare with the template's [reference], a naive kernel in double");
   command.flag("--bench", flags->bench, "Time it L2-cold beside a stream kernel of the same bytes");
-  command.flag("--strict", flags->strict, "Fail when it breaks [limits] or ptxas warns of its performance");
+  command.flag("--strict", flags->strict,
+               "Fail when the kernel breaks [limits] or ptxas warns of its performance");
   command.option("--device", flags->device, "Ordinal of the GPU").capture_default_str();
   command.option("--seed", flags->seed, "Seed of the generated inputs").capture_default_str();
 }

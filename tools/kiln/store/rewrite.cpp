@@ -9,7 +9,7 @@
 namespace kiln::cli {
 
 void add_wait_flag(Command sub, double& seconds) {
-  sub.option("--wait", seconds, "How long other writers may keep it waiting (30)")
+  sub.option("--wait", seconds, "Longest wait for other writers; default: 30")
       .type_name("SECONDS")
       .range(0.0, 86400.0);
 }
@@ -37,7 +37,7 @@ int report_nothing_there(const Context& context, const StorePlace& place) {
   if (context.json)
     print_json(json_of(context, place, {}));
   else
-    print_paragraph("Nothing there: nothing is cached in " + place.directory + " yet.");
+    print_paragraph("Nothing to do: nothing is cached in " + place.directory + " yet.");
   return kDone;
 }
 

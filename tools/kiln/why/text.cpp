@@ -47,7 +47,7 @@ std::string since(const WhyAnswer& a, const KeyDifference& d, const std::string&
   if (file && is_missing(d, sides_of(a, a.nearest.best.front())))
     return name + " is not found any more, as it was when " + when + " (" + d.detail + ')';
   if (file) return name + " is no longer included, as it was when " + when;
-  if (compile::is(d.field, Is::library)) return "NVRTC is another one than when " + when;
+  if (compile::is(d.field, Is::library)) return "NVRTC changed since " + when;
   if (compile::is(d.field, Is::option)) {
     if (d.one && d.other) return "option " + *d.one + " became " + *d.other + " since " + when;
     return (d.other ? "option " + *d.other + " is new since " : "option " + *d.one + " is gone since ") +
@@ -77,7 +77,7 @@ std::string never_asked(const WhyAnswer& a) {
   std::string values, arch;
   for (const KeyDifference& d : near.differences) {
     if (compile::is(d.field, FieldId::parameter))
-      values += (values.empty() ? "" : " ") + d.name + (d.one ? '=' + *d.one : " not at all");
+      values += (values.empty() ? "" : " ") + (d.one ? d.name + '=' + *d.one : "no " + d.name);
     else if (compile::is(d.field, FieldId::arch) && d.one)
       arch = *d.one;
   }
@@ -93,7 +93,7 @@ std::string fault_text(const WhyAnswer& a, const runtime::Explanation::Fault& fa
     case cache::Miss::damaged:
       return entry + " is damaged";
     case cache::Miss::other_key_text:
-      return entry + " has the same digest and another key text";
+      return entry + " has the same digest, but another key text";
     case cache::Miss::gate_timeout:
       return fault.directory + " could not be read: another process holds its lock";
     default:
@@ -106,7 +106,7 @@ bool is_stopped(const WhyAnswer& a) { return a.flight_state == ProcessLook::Stat
 std::string compiling_text(const WhyAnswer& a) {
   return a.flight->who() + (is_stopped(a) ? " (stopped)" : "") + " has been compiling " + here(a) + " for " +
          std::to_string(std::lround(a.flight->seconds_since_start())) + " s" +
-         (is_stopped(a) ? "; askers pass it by after the compile deadline" : "");
+         (is_stopped(a) ? "; callers stop waiting for it after the compile deadline" : "");
 }
 
 std::string miss_text(const WhyAnswer& a) {
@@ -128,7 +128,7 @@ std::string miss_text(const WhyAnswer& a) {
 /// confirm; empty: none.
 std::string perhaps_unpublishable(const WhyAnswer& a) {
   if (!a.path.computed_include || !a.path.unpublishable.empty()) return {};
-  return "it has a computed include, and is cached only when the key covers the file that this "
+  return "it has a computed #include, and is cached only when the key covers the file that the #include "
          "reads ([compile] extra_includes names such files)";
 }
 
@@ -141,7 +141,7 @@ std::string step_text(const WhyAnswer& a) {
     case Step::layer:
       return "served from a layer";
     case Step::foreign_toolchain:
-      return "served from disk, though another toolchain made it";
+      return "served from disk, although another toolchain compiled it";
     case Step::waiting:
       return "would wait for that process";
     case Step::compile:
@@ -219,11 +219,11 @@ void print_answer(const WhyAnswer& a) {
 std::string damage_of(const WhyAnswer& a) {
   for (const auto& fault : a.path.faults) {
     if (fault.miss == cache::Miss::damaged)
-      return fault_text(a, fault) + "; 'kiln verify' says more, and the next publish heals it";
+      return fault_text(a, fault) + "; 'kiln verify' reports details, and the next publish heals it";
   }
   if (a.nearest.unreadable == 0) return {};
   return counted(a.nearest.unreadable, "entry is", "entries are") +
-         " damaged and could not be compared with; 'kiln verify' says which";
+         " damaged and could not be compared; 'kiln verify' lists the damage";
 }
 
 Json json_of(const WhyAnswer& a) {

@@ -49,23 +49,22 @@ void add_why(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   const Command sub = context.add_command(app, "why", "Why a specialisation would be a hit or a miss",
                                           [&context, arguments] { return why(context, *arguments); });
-  sub.option("template", arguments->name, "The template").type_name("NAME").required();
-  sub.option("params", arguments->values, "Its parameters; those not given take their defaults")
+  sub.option("template", arguments->name, "Name of the template").type_name("NAME").required();
+  sub.option("params", arguments->values, "Parameters of the template; others take their defaults")
       .type_name("P=V");
   add_device_option(sub, arguments->device);
   sub.option("--toolchain", context.toolchain,
-             "As KILN_TOOLCHAIN=HEX, which leaves one's own records served; and a nearest entry of that "
-             "toolchain:\n"
-             "first digits of a key's second half")
+             "Answer as if KILN_TOOLCHAIN were HEX (this toolchain's records are served, too), and compare\n"
+             "with entries of that toolchain; HEX is the first digits of a key's second half")
       .not_empty()
       .type_name("HEX");
   sub.option("--all", arguments->all, "Compare with the N nearest entries, not only the nearest")
       .type_name("N")
       .range(1, 1000);
   sub.footer(
-      "Asks what a process that starts now would: nothing is compiled. What a running process has in memory "
-      "is\nits own, and not seen from here.\n"
-      "Exit status: 0 for a hit, 3 for a miss, 4 when damage was met on the way.\n"
+      "Answers for a process that starts now. Nothing is compiled. Kernels that are only in the memory of a\n"
+      "running process are not seen.\n"
+      "Exit status: 0 for a hit, 3 for a miss, 4 when damage was found on the way.\n"
       "Example: kiln why rms_norm T=bf16 H=4096 --arch sm_90a");
 }
 
