@@ -213,10 +213,10 @@ block = ["32"]
       std::string::npos)
       << page;
   const std::string text = kiln({"templates", "planned"}).out;
-  EXPECT_NE(text.find("the plan in plan, partial results in partial, blocks of the grid in workers"),
+  EXPECT_NE(text.find("the work list in plan, partial results in partial, blocks of the grid in workers"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("value of kiln run alone"), std::string::npos) << text;
+  EXPECT_NE(text.find("value that only kiln run uses"), std::string::npos) << text;
   const auto plan = kiln({"templates", "planned", "--json"}).json().at("plan");
   EXPECT_EQ(plan.at("kernel").at("tile_rows"), "N");
   EXPECT_EQ(plan.at("workspace"), "partial");

@@ -66,7 +66,7 @@ TEST_F(Fleet, ReportedRowsAreNotBelieved) {
   const Finished made = kiln({"prewarm", "--remote", "--missed", "--json"}, node("job"));
   EXPECT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(made.json()["total"], 1) << "the last one";
-  EXPECT_NE(made.err.find("7 reported rows left out"), std::string::npos) << made.err;
+  EXPECT_NE(made.err.find("7 reported rows were left out"), std::string::npos) << made.err;
   EXPECT_EQ(entries(), 1u);
 }
 

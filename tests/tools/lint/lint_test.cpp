@@ -228,8 +228,8 @@ TEST_F(LintCompiles, ComparesTheReferencesArguments) {
               "[\"1\"]\nblock = [\"1\"]\n[[prewarm]]"),
       kTypicalSource);
   const auto said = found(lint(1), "argument-layout");
-  EXPECT_TRUE(says(
-      said, {"error at typical.toml:25", "declares 2 arguments", "has 3", "a reference takes the kernel's"}))
+  EXPECT_TRUE(says(said, {"error at typical.toml:25", "declares 2 arguments", "has 3",
+                          "a reference must take the kernel's"}))
       << said;
 }
 

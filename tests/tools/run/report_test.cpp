@@ -49,7 +49,7 @@ TEST(RunReport, AWrongResultSaysInWhichWays) {
   expect_has(
       printed({size("1", {far})}),
       "WRONG  out at rows=1: relative RMS 5.00e-01 where 4.0e-03 is allowed, largest error 3; 2 NaN or Inf "
-      "on one side only; written outside of a buffer\n");
+      "on one side only; the kernel wrote outside of a buffer\n");
   CheckedArgument unwritten = ids(3);
   unwritten.mismatched_nonfinite = 1;
   expect_has(printed({size("1", {unwritten})}),

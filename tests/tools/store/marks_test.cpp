@@ -103,9 +103,9 @@ TEST_F(Marks, CountersThatBeganAnewAreSaidAndNeverNegative) {
   count(kCompiles, 9);
   const auto json = since("m");
   EXPECT_EQ(json["reset"], true);
-  EXPECT_EQ(json["hits"]["disk"], 7) << "since they began anew";
+  EXPECT_EQ(json["hits"]["disk"], 7) << "since they started again from zero";
   EXPECT_EQ(json["compiles"], 9);
-  EXPECT_NE(kiln({"stats", "--since", "m"}).out.find("began anew"), std::string::npos);
+  EXPECT_NE(kiln({"stats", "--since", "m"}).out.find("started again from zero"), std::string::npos);
 }
 
 TEST_F(Marks, ClearAndGcLeaveCountersAndMarksAlone) {
@@ -118,7 +118,7 @@ TEST_F(Marks, ClearAndGcLeaveCountersAndMarksAlone) {
   const auto json = kiln({"stats", "--json"}).json();
   EXPECT_EQ(json["entries"], 0);
   EXPECT_EQ(json["lifetime"]["waits"], 5);
-  EXPECT_NE(kiln({"stats"}).out.find("5 kernels made by another asker"), std::string::npos)
+  EXPECT_NE(kiln({"stats"}).out.find("5 kernels compiled by another caller"), std::string::npos)
       << "a store without entries has a past";
 }
 

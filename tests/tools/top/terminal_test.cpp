@@ -122,7 +122,7 @@ class LiveTop : public Top {
 
 TEST_F(LiveTop, IsRedrawnAndEndsWithQ) {
   begin(100, 30);
-  read_until("nobody compiles");
+  read_until("no process compiles");
   const auto holder = compiling(1);
   read_until("kernel 1");
   termios now{};
@@ -134,7 +134,7 @@ TEST_F(LiveTop, IsRedrawnAndEndsWithQ) {
 
 TEST_F(LiveTop, CtrlCRestoresTheTerminal) {
   begin(100, 30);
-  read_until("nobody compiles");
+  read_until("no process compiles");
   type("\x03");
   EXPECT_EQ(end(), 130);
 }
@@ -142,7 +142,7 @@ TEST_F(LiveTop, CtrlCRestoresTheTerminal) {
 TEST_F(LiveTop, SignalsRestoreTheTerminalAndEndIt) {
   for (const int signal : {SIGTERM, SIGHUP}) {
     begin(100, 30);
-    read_until("nobody compiles");
+    read_until("no process compiles");
     ::kill(pid_, signal);
     EXPECT_EQ(end(), 128 + signal);
   }
@@ -150,7 +150,7 @@ TEST_F(LiveTop, SignalsRestoreTheTerminalAndEndIt) {
 
 TEST_F(LiveTop, CtrlZGivesTheTerminalBackUntilItGoesOn) {
   begin(100, 30);
-  read_until("nobody compiles");
+  read_until("no process compiles");
   type("\x1a");
   read_until(kLeave);
   EXPECT_TRUE(WIFSTOPPED(next_status()));
@@ -159,7 +159,7 @@ TEST_F(LiveTop, CtrlZGivesTheTerminalBackUntilItGoesOn) {
   EXPECT_EQ(stopped.c_lflag, before_.c_lflag);
   ::kill(pid_, SIGCONT);
   read_until(kEnter);
-  read_until("nobody compiles");
+  read_until("no process compiles");
   type("q");
   EXPECT_EQ(end(), 0);
 }
@@ -196,7 +196,7 @@ TEST_F(LiveTop, OnceIsOneSnapshotOnATerminalToo) {
   const TerminalRun r = run_on_terminal(40, {"top", "--once"}, environment());
   EXPECT_EQ(r.status, 0);
   EXPECT_EQ(r.screen.find(kEnter), std::string::npos);
-  EXPECT_NE(r.screen.find("nobody compiles"), std::string::npos);
+  EXPECT_NE(r.screen.find("no process compiles"), std::string::npos);
 }
 
 }  // namespace

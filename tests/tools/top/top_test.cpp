@@ -17,7 +17,7 @@ namespace {
 TEST_F(Top, ACacheThatIsNotThereHasNobodyAndIsNotMade) {
   const Finished r = kiln({"top"}, {{"KILN_CACHE_DIR", path("nowhere")}});
   EXPECT_EQ(r.status, 0) << r.err;
-  EXPECT_NE(r.out.find("nobody compiles, waits or holds"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("no process compiles, waits or holds"), std::string::npos) << r.out;
   EXPECT_FALSE(exists(path("nowhere")));
   const auto json = look();
   EXPECT_EQ(json["schema"], "kiln.top/1");

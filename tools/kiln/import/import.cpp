@@ -28,24 +28,21 @@ struct Arguments {
 };
 
 constexpr const char* kHelp =
-    "Reads the declaration of KERNEL (kernel, or ns::kernel) and writes NAME.toml beside FILE, or where -o\n"
-    "says; what a declaration does not tell is a placeholder with '# TODO' behind it. Then one "
-    "specialisation\n"
-    "is compiled: with the values given as P=V, else the defaults, else guesses (f32, 128, false). P=V of "
-    "an\n"
-    "enum or a type may be C++ text. What NVRTC needs beside the source (host header shims, default_device,\n"
-    "--device-int128, ...) is tried, and the smallest set that works is written down; the sizes of structs "
-    "are\n"
-    "those of the image.\n"
-    "This reads text and is no C++ front end: of #if ... #else only the first and the last branch is seen, "
-    "and\n"
-    "of macros those given with -D and those without parameters that say __global__. A kernel with a "
-    "parameter pack cannot be imported.\n"
-    "When FILE does not lie below -o's directory, NAME.cu, which includes it, is written beside the "
-    "manifest.\n"
+    "Reads the declaration of KERNEL (kernel, or ns::kernel) and writes NAME.toml beside FILE, or to the\n"
+    "file of -o. What the declaration does not tell is a placeholder, followed by '# TODO'. Then one\n"
+    "specialisation is compiled, with the values given as P=V, else the defaults, else guesses (f32, 128,\n"
+    "false). The value of an enum or a type may be C++ text. What NVRTC needs beside the source (host "
+    "header\n"
+    "shims, default_device, --device-int128, ...) is tried, and the smallest set that works is written into\n"
+    "the manifest. The sizes of structs are read from the image.\n"
+    "The command reads text and is not a C++ front end. Of #if ... #else it sees only the first and the "
+    "last\n"
+    "branch. Of macros it knows those given with -D and those without parameters that say __global__. A\n"
+    "kernel with a parameter pack cannot be imported.\n"
+    "When FILE is not below -o's directory, a file NAME.cu that includes it is written beside the manifest.\n"
     "Exit status: 0 written and proved, 1 nothing written, 2 usage, 3 written, but it does not compile yet "
-    "(a manifest\n"
-    "that was there stays then, and the new one is NAME.toml.new).\n"
+    "(an\n"
+    "existing manifest then stays, and the new one is NAME.toml.new).\n"
     "Example: kiln import decode.cuh flash::decode HEAD_DIM=64 T=bf16 -I include -o kernels/decode.toml";
 
 CudaSource read_source(const std::string& file, const Macros& macros) {
@@ -80,7 +77,7 @@ std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
                         base::quote(arguments.kernel) + nearest +
                         "; there are: " + (names.empty() ? "none" : base::join(names, " "));
   if (!elsewhere.empty()) message += ". An included file has it: " + base::join(elsewhere, ", ");
-  if (names.empty()) message += " (a macro that makes them is told with -D NAME=__global__)";
+  if (names.empty()) message += " (if a macro declares kernels, name it with -D NAME=__global__)";
   throw Error(Errc::source, message);
 }
 
@@ -195,36 +192,36 @@ int import(Context& context, const Arguments& arguments) {
 
 void add_import(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  const Command sub = context.add_command(app, "import", "Write a first manifest for a kernel that exists",
+  const Command sub = context.add_command(app, "import", "Write a first manifest for an existing kernel",
                                           [&context, arguments] { return import(context, *arguments); });
   ImportAsked& asked = arguments->asked;
-  sub.option("file", asked.file, "The CUDA source that declares it")
+  sub.option("file", asked.file, "CUDA source that declares the kernel")
       .not_empty()
       .type_name("FILE.cuh")
       .required();
-  sub.option("kernel", arguments->kernel, "Its name, with or without namespaces")
+  sub.option("kernel", arguments->kernel, "Name of the kernel, with or without namespaces")
       .not_empty()
       .type_name("KERNEL")
       .required();
-  sub.option("params", arguments->values, "Values of template parameters to compile it with")
-      .type_name("P=V");
-  sub.option("-o,--output", asked.output, "The manifest; default: NAME.toml beside FILE")
+  sub.option("params", arguments->values, "Values of template parameters for the compile").type_name("P=V");
+  sub.option("-o,--output", asked.output, "File for the manifest; default: NAME.toml beside FILE")
       .not_empty()
       .type_name("FILE");
-  sub.option("--name", asked.name, "The template's name; default: the kernel's")
+  sub.option("--name", asked.name, "Name of the template; default: the kernel's name")
       .not_empty()
       .type_name("TEMPLATE");
-  sub.option("-I,--include", asked.include_dirs, "Directory of headers, into include_dirs; repeatable")
+  sub.option("-I,--include", asked.include_dirs,
+             "Directory of headers, added to include_dirs; may be repeated")
       .type_name("DIR")
       .allow_extra_args(false);
-  sub.option("-D,--define", arguments->define, "Macro, into define; repeatable")
+  sub.option("-D,--define", arguments->define, "Macro, added to define; may be repeated")
       .type_name("NAME[=TEXT]")
       .allow_extra_args(false);
-  sub.option("--line", arguments->line, "Which of several overloads: the line of its name")
+  sub.option("--line", arguments->line, "Which of several overloads: the line of the kernel's name")
       .type_name("N")
       .range(1, 1 << 30);
-  const Option force = sub.flag("--force", asked.force, "Overwrite a manifest that is there");
-  sub.flag("--print", asked.print, "Write the manifest to stdout, and no file").excludes(force);
+  const Option force = sub.flag("--force", asked.force, "Overwrite an existing manifest");
+  sub.flag("--print", asked.print, "Write the manifest to stdout instead of a file").excludes(force);
   sub.footer(kHelp);
 }
 

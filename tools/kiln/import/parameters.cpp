@@ -138,7 +138,7 @@ class ParameterDraft {
       }
     }
     out_->todo =
-        "which dtypes it shall take: compiled was one (f16 needs cuda_fp16.h, bf16 cuda_bf16.h: see "
+        "which dtypes the kernel takes: only one was compiled (f16 needs cuda_fp16.h, bf16 cuda_bf16.h: see "
         "[compile] preinclude)";
     if (!wanted_.empty()) add_choice(wanted_, ""), out_->value = wanted_;
     if (in_->fallback.empty()) return;
@@ -157,7 +157,7 @@ class ParameterDraft {
     out_->kind = Kind::type;
     const std::string text = wanted_.empty() ? std::string("float") : wanted_;
     add_choice(identifier_of(text), text);
-    out_->todo = "the types that it shall take, as C++ text";
+    out_->todo = "the types that the kernel takes, as C++ text";
     out_->value = wanted_.empty() ? std::string() : identifier_of(text);
   }
 
@@ -189,7 +189,7 @@ class ParameterDraft {
     }
     out_->value = wanted_;
     out_->fallback = literal || text.empty() ? text : quoted(text);
-    out_->todo = "which values it shall take: range or values = [...]";
+    out_->todo = "which values the kernel takes: range or values = [...]";
   }
   void enumerated(const EnumDeclaration& declared) {
     out_->kind = Kind::enumeration;
@@ -232,10 +232,9 @@ class ParameterDraft {
 };
 
 [[noreturn]] void not_importable(const KernelDeclaration& kernel, const std::string& what) {
-  throw Error(Errc::source,
-              "kernel " + base::quote(kernel.qualified()) + " at line " + std::to_string(kernel.line) +
-                  " cannot be imported: " + what +
-                  ". Write a kernel with a fixed list beside it that calls it, and import that");
+  throw Error(Errc::source, "kernel " + base::quote(kernel.qualified()) + " at line " +
+                                std::to_string(kernel.line) + " cannot be imported: " + what +
+                                ". Write a kernel with a fixed list that calls it, and import that kernel");
 }
 
 }  // namespace

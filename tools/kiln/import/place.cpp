@@ -35,7 +35,7 @@ void refuse_existing(const std::string& path, bool force) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return;
   if (!fs::is_regular_file(path, error))
-    throw Error(Errc::io, base::quote(path, 4096) + " is there, and is no file");
+    throw Error(Errc::io, base::quote(path, 4096) + " is there already and is not a regular file");
   if (!force)
     throw Error(Errc::io, base::quote(path, 4096) +
                               " is there already: --force overwrites it, -o and --name choose another");

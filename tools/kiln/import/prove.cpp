@@ -205,13 +205,12 @@ std::string advice_for(const Proof& proof) {
   if (says("open source file") || says("cannot be found") || says("No such file"))
     out.push_back(
         "name the directory of a missing header with -I DIR, or put a stub of it in [compile] replace");
-  if (says("exception handling"))
-    out.push_back("give the header that throws a stand-in in [compile] replace");
+  if (says("exception handling")) out.push_back("put a stub of the header that throws in [compile] replace");
   if (says("static assertion") || says("no instance of") || says("too few template arguments") ||
       says("apparent call") || says("has no member"))
-    out.push_back("give values that the kernel takes as P=V");
+    out.push_back("give values that the kernel accepts, as P=V");
   if (says("identifier") && says("undefined"))
-    out.push_back("a macro that the build defines is given with -D NAME=TEXT");
+    out.push_back("give a macro that the build defines with -D NAME=TEXT");
   out.push_back("fill in the manifest, and try it with 'kiln compile'");
   return base::join(out, "; ");
 }

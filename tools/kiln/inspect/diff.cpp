@@ -134,18 +134,18 @@ int diff(const Context& context, const DiffArguments& arguments) {
 
 void add_diff(Command app, Context& context) {
   const auto arguments = std::make_shared<DiffArguments>();
-  const Command sub = context.add_command(app, "diff", "What differs between two cached entries",
+  const Command sub = context.add_command(app, "diff", "Show what differs between two cached entries",
                                           [&context, arguments] { return diff(context, *arguments); });
   sub.option("first", arguments->first,
-             "A key, as many first digits as tell it apart, or as 'kiln ls' shows it")
+             "Key of the first entry: enough first digits to be unique, or as 'kiln ls' shows it")
       .type_name("KEY")
       .required();
-  sub.option("second", arguments->second, "Another one").type_name("KEY").required();
+  sub.option("second", arguments->second, "Key of the second entry").type_name("KEY").required();
   sub.footer(
-      "Field by field what the two keys were made of, and what came out of the compiles.\n"
-      "Records of two toolchains: kiln diff 7ca0631d9df0-b743 7ca0631d9df0-e10f, with digits of both "
-      "halves.\n"
-      "Exit status: 0 whether they differ or not.");
+      "Compares the two keys field by field, and then the resources of the two kernels.\n"
+      "To compare entries of two toolchains, give digits of both halves of their keys:\n"
+      "kiln diff 7ca0631d9df0-b743 7ca0631d9df0-e10f\n"
+      "Exit status: 0 whether the entries differ or not.");
 }
 
 }  // namespace kiln::cli

@@ -166,28 +166,28 @@ int list(const Context& context, LsArguments arguments) {
 
 void add_ls(Command app, Context& context) {
   const auto arguments = std::make_shared<LsArguments>();
-  const Command sub = context.add_command(app, "ls", "List what is cached",
+  const Command sub = context.add_command(app, "ls", "List the cached entries",
                                           [&context, arguments] { return list(context, *arguments); });
   sub.option("params", arguments->request.values, "Only entries whose parameters have these values")
       .type_name("P=V");
   sub.option("-t,--template", arguments->request.template_name, "Only entries of this template")
       .type_name("NAME");
-  sub.option("--sort", arguments->sort, "What comes first; default: template")
+  sub.option("--sort", arguments->sort, "Order of the entries; default: template")
       .type_name("template|size|age|uses|compile-time");
-  sub.flag("--reverse", arguments->request.reverse, "The other way round");
-  sub.option("-n,--limit", arguments->request.limit, "At most N entries")
+  sub.flag("--reverse", arguments->request.reverse, "Reverse the order");
+  sub.option("-n,--limit", arguments->request.limit, "List at most N entries")
       .type_name("N")
       .range(1, 1'000'000'000);
-  sub.flag("--full", arguments->full, "Every parameter, also those with their default value");
+  sub.flag("--full", arguments->full, "Show every parameter, also parameters with their default value");
   sub.footer(
-      "Sorted by size, age, uses or compile time, the largest, newest, most used or slowest come first.\n"
-      "--arch A,B shows only entries for these archs. A reference belongs to its template.\n"
-      "Parameters are shown as one would type them: those with their default value are left out.\n"
-      "Keys are shown as far as they are unique; where several toolchains made the same specialisation, "
-      "with\n"
-      "digits of the key's second half, as in 7ca0631d9df0-b743.\n"
-      "Uses are written lazily: at least so many, and not more than an hour late.\n"
-      "What another process removes while the list is read is left out of it.\n"
+      "--sort size, age, uses or compile-time lists the largest, newest, most used or slowest entries "
+      "first.\n"
+      "--arch A,B lists only entries for these archs. -t lists a template's reference, too.\n"
+      "Parameters are shown as a user types them: parameters with their default value are left out.\n"
+      "Keys are shortened to digits that are unique. When several toolchains compiled a specialisation,\n"
+      "digits of the key's second half follow, as in 7ca0631d9df0-b743.\n"
+      "The number of uses is a lower bound, because uses are written up to an hour late.\n"
+      "Entries that another process removes while the list is read are left out.\n"
       "Exit status: 2 for a template that is neither installed nor cached, 4 when entries or the file are "
       "damaged (see 'kiln verify').\n"
       "Example: kiln ls H=4096 --arch sm_90a --sort size -n 10");

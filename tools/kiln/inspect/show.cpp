@@ -88,7 +88,8 @@ bool show_choice(const Context& context, const ShowArguments& arguments, const S
                                             name.quoted() + " (see 'kiln tune --list')");
   try {
     find_entry(searched, name);
-    throw Error(Errc::invalid_argument, "keys of an image and of a tuned choice begin with " + name.quoted());
+    throw Error(Errc::invalid_argument,
+                "keys of an image and of a tuned choice begin with " + name.quoted() + "; give more digits");
   } catch (const Error& error) {
     if (error.code() != Errc::io) throw;  // no image matches
   }
@@ -105,8 +106,10 @@ int show(Context& context, const ShowArguments& arguments) {
   const bool image_to_stdout = arguments.image == "-";
   if (arguments.sass + arguments.ptx + arguments.log + image_to_stdout > (context.json ? 0 : 1)) {
     throw Error(Errc::invalid_argument,
-                context.json ? "--json has no --sass, --ptx, --log or --image -: the log is in the object"
-                             : "--sass, --ptx, --log and --image - all want stdout: choose one");
+                context.json
+                    ? "--json cannot be combined with --sass, --ptx, --log or --image -: the log is in the "
+                      "object"
+                    : "--sass, --ptx, --log and --image - all write to stdout: choose one");
   }
   if (image_to_stdout && ::isatty(STDOUT_FILENO))
     throw Error(Errc::invalid_argument, "a cubin is not written to a terminal; use --image FILE");
@@ -148,24 +151,23 @@ int show(Context& context, const ShowArguments& arguments) {
 
 void add_show(Command app, Context& context) {
   const auto arguments = std::make_shared<ShowArguments>();
-  const Command sub = context.add_command(app, "show", "Show one cached entry whole",
+  const Command sub = context.add_command(app, "show", "Show everything about one cached entry",
                                           [&context, arguments] { return show(context, *arguments); });
   sub.option("key", arguments->key,
-             "Its key, as many first digits as tell it apart, or as 'kiln ls' shows it")
+             "Key of the entry: enough first digits to be unique, or as 'kiln ls' shows it")
       .type_name("KEY")
       .required();
   sub.option("--toolchain", arguments->toolchain,
-             "That of this toolchain: first digits of the key's second half")
+             "Show the entry of this toolchain: first digits of the key's second half")
       .not_empty()
       .type_name("HEX");
-  sub.flag("--full", arguments->full, "Every field of the key, toolkit headers too");
-  sub.flag("--sass", arguments->sass, "The machine code (needs nvdisasm or cuobjdump)");
-  sub.flag("--ptx", arguments->ptx, "PTX, made again from today's sources if they are still the same");
-  sub.flag("--log", arguments->log, "What the compiler said");
-  sub.option("--image", arguments->image, "Write the cubin there; - is stdout").type_name("FILE");
+  sub.flag("--full", arguments->full, "Show every field of the key, also toolkit headers");
+  sub.flag("--sass", arguments->sass, "Print the machine code (needs nvdisasm or cuobjdump)");
+  sub.flag("--ptx", arguments->ptx, "Print PTX, compiled again if today's sources give the same key");
+  sub.flag("--log", arguments->log, "Print the compiler's log");
+  sub.option("--image", arguments->image, "Write the cubin to FILE; - is stdout").type_name("FILE");
   sub.footer(
-      "7ca0631d9df0-b743 names an entry by the first digits of both halves of its key: what was "
-      "specialised,\n"
+      "7ca0631d9df0-b743 names an entry by the first digits of both halves of its key: the specialisation\n"
       "and the toolchain.\n"
       "Exit status: 4 when the entry or the file is damaged (see 'kiln verify').");
 }

@@ -26,7 +26,7 @@ std::string todays_ptx(runtime::Service& service, const Key& key, const compile:
     const Sides sides{"in the entry", "today", facts.compiler_version, ""};
     throw Error(Errc::io, "PTX is not stored, and cannot be made again for this entry: " +
                               base::join(sentences(key_differences(key_text, today.made.text), sides), "; ") +
-                              " ('kiln compile --emit ptx' makes that of today)");
+                              " ('kiln compile --emit ptx' compiles today's sources)");
   }
   std::string text = core.compile_alone(unit, true).ptx;
   text.erase(text.find_last_not_of('\0') + 1);  // NVRTC's size includes the terminating NUL

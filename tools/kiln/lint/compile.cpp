@@ -60,8 +60,8 @@ class CompileOne {
     const auto choice = choose(manifest, mode, lines_);
     if (!choice) {
       add("not-compiled", Severity::note, lines_.of({}),
-          "not compiled: no [[prewarm]] row, and not every parameter has a default; --compile takes first "
-          "values");
+          "not compiled: no [[prewarm]] row, and not every parameter has a default; --compile takes the "
+          "first value of each");
       return std::move(out_);
     }
     place_ = choice->place;
@@ -69,7 +69,7 @@ class CompileOne {
       const base::Arch arch = arch_for(context_, manifest, *choice);
       if (!source::supports(manifest, arch)) {
         add("not-compiled", Severity::note, lines_.of({"template", "arch"}),
-            "not compiled: the template is not for " + arch.name());
+            "not compiled: the template does not support " + arch.name());
         return std::move(out_);
       }
       std::vector<NamedValue> named;
@@ -113,11 +113,12 @@ class CompileOne {
     const std::string never = got.unpublishable.empty() ? explanation.unpublishable : got.unpublishable;
     if (!never.empty())
       add("unpublishable", Severity::warning, lines_.of({"template", "source"}),
-          "never cached, so that every process compiles it: " + never);
+          "never cached, so every process compiles it: " + never);
     if (explanation.computed_include)
       add("computed-include", Severity::note, lines_.of({"template", "source"}),
-          "a project file includes what a macro names: it is cached only when the key covers what was read; "
-          "name those files in [compile] extra_includes");
+          "a project file includes what a macro names: the kernel is cached only when its key covers the "
+          "file "
+          "that was read; name such files in [compile] extra_includes");
     LintFindings more =
         lint_image(unit.manifest(), resolved, got.image->facts, got.image->bytes, foreign_, lines_);
     out_.findings.insert(out_.findings.end(), std::make_move_iterator(more.begin()),
@@ -133,7 +134,7 @@ class CompileOne {
     } catch (const Error& error) {
       if (error.code() != Errc::manifest) throw;
       add("argument-layout", Severity::error, place_,
-          std::string(error.what()) + "; a reference takes the kernel's arguments");
+          std::string(error.what()) + "; a reference must take the kernel's arguments");
     }
   }
 

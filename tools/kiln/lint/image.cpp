@@ -68,10 +68,10 @@ class ImageLint {
         spills > static_cast<std::uint64_t>(m.limits.max_spill_bytes.value_or(0)))
       add("spills", m.limits.max_spill_bytes ? Severity::warning : Severity::note, lines_.of({"limits"}),
           human_bytes(spills) + " of registers are spilled" +
-              (m.limits.max_spill_bytes ? ", and [limits] allows " + human_bytes(static_cast<std::uint64_t>(
+              (m.limits.max_spill_bytes ? ", but [limits] allows " + human_bytes(static_cast<std::uint64_t>(
                                                                          *m.limits.max_spill_bytes))
                                         : "") +
-              ": fewer values in flight, or fewer threads by __launch_bounds__");
+              ": keep fewer values live, or allow fewer threads with __launch_bounds__");
     if (static_cast<std::int64_t>(facts.performance_warnings.size()) >
         m.limits.performance_warnings.value_or(0))
       add("performance-warnings", Severity::warning, lines_.entry(m.entry),
@@ -86,20 +86,21 @@ class ImageLint {
     const std::string kernel = "the kernel takes " + counted(real.size(), "argument") +
                                (real.empty() ? "" : " of " + base::join(sizes, ", ") + " bytes");
     if (declared.empty() && !real.empty())
-      return add("argument-layout", Severity::warning, lines_.entry(m.entry),
-                 kernel + ", and the manifest declares none, so nothing can launch it: one [[arg]] for each");
+      return add(
+          "argument-layout", Severity::warning, lines_.entry(m.entry),
+          kernel + ", but the manifest declares none, so nothing can launch it: add one [[arg]] for each");
     if (declared.size() != real.size())
       return add("argument-layout", Severity::error, lines_.entry(m.entry),
-                 kernel + ", and the manifest declares " + std::to_string(declared.size()) +
-                     ": one [[arg]] for each, in order");
+                 kernel + ", but the manifest declares " + std::to_string(declared.size()) +
+                     ": write one [[arg]] for each, in order");
     for (std::size_t i = 0; i < declared.size(); ++i) {
       const std::uint32_t bytes = declared[i].type.size();
       if (bytes == 0 || bytes == real[i].size) continue;
       add("argument-layout", Severity::error, lines_.argument(declared[i].name),
           "argument " + std::to_string(i) + ", '" + declared[i].name + "' of type " +
               declared[i].type.to_string(m.parameters) + ", has " + std::to_string(bytes) +
-              " bytes, and the " + "kernel's has " + std::to_string(real[i].size) + " (" + kernel +
-              "): correct type or order");
+              " bytes, but the " + "kernel's has " + std::to_string(real[i].size) + " (" + kernel +
+              "): correct its type or the order");
     }
   }
 
@@ -112,14 +113,14 @@ class ImageLint {
     const std::string said = "[launch] block is " + text_of(*shape);
     if (required[0] > 0 && *shape != normal)
       add("block", Severity::error, lines_.of({"launch", "block"}),
-          said + ", and the kernel was compiled for blocks of " + text_of(normal) + " threads only");
+          said + ", but the kernel was compiled for blocks of " + text_of(normal) + " threads only");
     else if (facts.max_threads > 0 && threads > facts.max_threads)
       add("block", Severity::error, lines_.of({"launch", "block"}),
-          said + ", " + std::to_string(threads) + " threads, and __launch_bounds__ allows " +
+          said + ", " + std::to_string(threads) + " threads, but __launch_bounds__ allows " +
               std::to_string(facts.max_threads));
     else if (threads > 1024)
       add("block", Severity::error, lines_.of({"launch", "block"}),
-          said + ", " + std::to_string(threads) + " threads, and a block has at most 1024");
+          said + ", " + std::to_string(threads) + " threads, but a block has at most 1024");
   }
 
   void cluster(const source::Manifest& m, const compile::EntryFacts& facts) {
@@ -128,8 +129,8 @@ class ImageLint {
     const Shape compiled{facts.cluster[0], std::max(facts.cluster[1], 1u), std::max(facts.cluster[2], 1u)};
     if (shape && *shape != compiled)
       add("cluster", Severity::error, lines_.of({"launch", "cluster"}),
-          "[launch] cluster is " + text_of(*shape) + ", and the kernel was compiled for clusters of " +
-              text_of(compiled) + " (__cluster_dims__): leave it out, or write the same");
+          "[launch] cluster is " + text_of(*shape) + ", but the kernel was compiled for clusters of " +
+              text_of(compiled) + " (__cluster_dims__): remove it, or write the same");
   }
 
   void debris(std::string_view image, const std::vector<std::string>& foreign) {
@@ -147,8 +148,9 @@ class ImageLint {
             (foreign.empty() ? "" : "; brought by " + base::join(some, " ")) +
             (found.variables > 0
                  ? ". NVRTC keeps a variable for each static constexpr member and each constant "
-                   "of the headers that it reads, used or not: include less, or [compile] replace "
-                   "a header by what the kernel uses of it"
+                   "of the headers that it reads, used or not: include fewer headers, or use [compile] "
+                   "replace "
+                   "to reduce a header to what the kernel needs"
                  : ""));
   }
 

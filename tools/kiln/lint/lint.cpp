@@ -165,7 +165,7 @@ void check_ids(const std::vector<std::string>& ids) {
   const std::vector<std::string> known(kLintIds.begin(), kLintIds.end());
   for (const std::string& id : ids)
     if (std::find(known.begin(), known.end(), id) == known.end())
-      throw Error(Errc::invalid_argument, "--allow " + id + ": no finding is called so" +
+      throw Error(Errc::invalid_argument, "--allow " + id + ": there is no finding of this name" +
                                               base::did_you_mean(id, known) +
                                               "; there are: " + base::join(known, " "));
 }
@@ -206,20 +206,20 @@ void add_lint(Command app, Context& context) {
                                           [&context, arguments] { return lint(context, *arguments); });
   sub.option("template", arguments->names, "Templates, or paths of their manifests; default: all")
       .type_name("NAME|FILE");
-  const Option compile = sub.flag("--compile", arguments->compile,
-                                  "Compile every template: of parameters without a default the first value");
+  const Option compile =
+      sub.flag("--compile", arguments->compile,
+               "Compile every template; parameters without a default take their first value");
   sub.flag("--no-compile", arguments->no_compile, "Compile nothing").excludes(compile);
-  sub.flag("--strict", arguments->strict, "Warnings are errors");
-  sub.option("--allow", arguments->allow, "Say nothing of this kind; may be repeated")
+  sub.flag("--strict", arguments->strict, "Treat warnings as errors");
+  sub.option("--allow", arguments->allow, "Do not report findings of this kind; may be repeated")
       .type_name("ID")
       .allow_extra_args(false);
   sub.footer(
       "One specialisation of each template is compiled, through the cache: the first of its first "
       "[[prewarm]]\n"
-      "row, else its defaults. What is unused, what the manifest gets wrong about the kernel's arguments "
-      "and\n"
-      "blocks, what the image carries beside code, and what is left out.\n"
-      "Exit status: 0 notes at most, 1 errors (--strict: or warnings), 2 usage, 3 warnings.");
+      "row, else its defaults. The findings name unused entries of the manifest, arguments and blocks that\n"
+      "do not match the kernel, bytes of the image that are not code, and parts that are missing.\n"
+      "Exit status: 0 notes at most, 1 errors (with --strict also warnings), 2 usage, 3 warnings.");
 }
 
 }  // namespace kiln::cli

@@ -49,15 +49,14 @@ class Lint {
       if (reach == Reach::none)
         add("unused-parameter", Severity::warning, place,
             "nothing reads parameter '" + p.name +
-                "', and each of its values is an entry of its own: write {" + p.name +
+                "', but each of its values makes an entry of its own: write {" + p.name +
                 "} into instantiate, or remove it");
       else
         add("unused-parameter", Severity::note, place,
             "parameter '" + p.name +
                 "' is in no C++ text: only geometry, arguments, defaults, requirements or cost read it, so "
-                "that "
-                "each of its values is an entry of its own with the same code; an argument or a value of "
-                "[runtime] would share one");
+                "each of its values makes another entry with the same code; with an argument or a value of "
+                "[runtime], all of them would share one entry");
     }
     for (const auto& [name, expression] : manifest_.derives)
       if (uses_.of(name) == Reach::none)
@@ -67,7 +66,9 @@ class Lint {
       if (uses_.of(value.name) == Reach::none)
         add("unused-export", Severity::note, lines_.of({"export", value.name}),
             "no expression reads export '" + value.name +
-                "', and each lengthens the compile: remove it unless 'kiln show' or an engine wants it");
+                "', but each export makes the compile longer: remove it unless 'kiln show' or an engine "
+                "needs "
+                "it");
     unused_runtime(manifest_);
     for (const auto& entry : manifest_.entries) unused_runtime(*entry);
   }
@@ -76,7 +77,7 @@ class Lint {
       if (uses_.of(value.name) == Reach::none)
         add("unused-runtime", Severity::warning, lines_.of({"runtime", value.name}),
             "nothing reads the run-time value '" + value.name +
-                "', and every launch must pass it: remove it");
+                "', but every launch must pass it: remove it");
   }
 
   void defines(const Manifest& m) {
@@ -89,10 +90,10 @@ class Lint {
           continue;
         add("shape-in-define", Severity::warning, lines_.of({"compile", "define", macro}),
             "macro " + macro + " holds the integer {" + piece.text +
-                "}: a template parameter is better, since each value of a macro is another source to the "
-                "compiler and precompiled headers serve one only; --allow shape-in-define where the source "
-                "is "
-                "not yours");
+                "}: use a template parameter, because each value of a macro is another source to the "
+                "compiler, "
+                "and a precompiled header serves only one of them; if you cannot change the source, use "
+                "--allow shape-in-define");
       }
     }
   }
@@ -124,7 +125,7 @@ class Lint {
     for (const auto& entry : manifest_.entries) arguments(*entry);
     if (!silent.empty())
       add("no-doc", Severity::note, lines_.of({}),
-          "no doc, which 'kiln templates' shows: " + base::join(silent, ", "));
+          "no doc, which 'kiln templates' shows; add doc to " + base::join(silent, ", "));
     if (manifest_.summary.empty())
       add("no-summary", Severity::note, lines_.of({"template"}),
           "no summary, which 'kiln templates' lists: add one line to [template]");
@@ -154,7 +155,7 @@ class Lint {
     for (const auto& [candidate, why] : refused)
       if (!taken.contains(candidate))
         add("strict-candidate", Severity::warning, lines_.of({"param", candidate.first}),
-            "no search takes " + candidate.first + '=' + candidate.second + " of `tune`: " + why);
+            "no [[prewarm]] row accepts " + candidate.first + '=' + candidate.second + " of `tune`: " + why);
   }
 
   void left_out() {
@@ -163,11 +164,12 @@ class Lint {
           "no [reference], so 'kiln run --check' cannot check the results: add a naive kernel");
     else if (manifest_.tolerance.empty())
       add("no-tolerance", Severity::note, lines_.of({"reference"}),
-          "a [reference] without tolerance: 'kiln run --check' wants equal results; add [template] "
+          "a [reference] without tolerance: 'kiln run --check' expects equal results; add [template] "
           "tolerance");
     if (manifest_.prewarm.empty())
       add("no-prewarm", Severity::note, lines_.of({}),
-          "no [[prewarm]] row: 'kiln prewarm' makes nothing of it, and the first request compiles");
+          "no [[prewarm]] row: 'kiln prewarm' skips this template, and the first request waits for a "
+          "compile");
     if (manifest_.cost_read.empty() && manifest_.cost_write.empty() && manifest_.cost_flops.empty())
       add("no-cost", Severity::note, lines_.of({}),
           "no [cost], so 'kiln run' cannot say how near to the roofline it is");

@@ -23,18 +23,19 @@ constexpr Section kSections[] = {
 /// Meanings by "group.name". A counter that is newer than this list is shown without a meaning.
 const std::map<std::string, const char*>& meanings() {
   static const std::map<std::string, const char*> out{
-      {"hits.memory", "images that the process still had"},
-      {"hits.layer", "a read-only layer had it"},
-      {"hits.disk", "this store had it"},
-      {"hits.foreign_toolchain", "made by another toolchain; served to a sealed or slim host"},
-      {"misses.absent", "not made before, or evicted"},
+      {"hits.memory", "images that were still in the memory of the process"},
+      {"hits.layer", "found in a read-only layer"},
+      {"hits.disk", "found in this store"},
+      {"hits.foreign_toolchain",
+       "compiled by another toolchain; served to a host that is sealed or has no compiler"},
+      {"misses.absent", "never compiled, or evicted"},
       {"misses.damaged", "the record failed its checksum, or is of another version"},
       {"misses.other_key_text", "another specialisation with the same hash"},
       {"misses.gate_timeout", "a writer held the gate for too long"},
       {"misses.unreadable", "the file could not be read"},
       {"misses.no_store", "there was no store to look in"},
       {"puts.stored", "written"},
-      {"puts.present", "somebody else had written it"},
+      {"puts.present", "another process had written it"},
       {"puts.read_only", "not written: the store may not be written"},
       {"puts.gate_timeout", "not written: other writers held the gate for too long"},
       {"puts.full", "not written: the store, or its disk, is full"},
@@ -43,15 +44,15 @@ const std::map<std::string, const char*>& meanings() {
       {"puts.unpublishable", "not written: the key does not cover what was compiled"},
       {"compiles", "compiled"},
       {"compile_failures", "refused by the compiler, killed, or out of time"},
-      {"remembered_failures", "refused again without compiling"},
-      {"waits", "made by another asker meanwhile"},
+      {"remembered_failures", "refused with the error of an earlier compile"},
+      {"waits", "compiled by another caller meanwhile"},
       {"sealed_misses", "refused: a sealed service does not compile"},
       {"loads", "images loaded into a context"},
-      {"evictions", "entries removed for room"},
+      {"evictions", "entries removed to make room"},
       {"convoy_left", "compiled without the lock, after two holders left no record"},
       {"flight_timeouts", "waited for another process for too long"},
-      {"fallbacks", "served a fallback meanwhile"},
-      {"adopted", "fallbacks replaced by what was asked for"},
+      {"fallbacks", "a fallback was served meanwhile"},
+      {"adopted", "fallbacks replaced by the requested kernel"},
   };
   return out;
 }
@@ -95,7 +96,7 @@ std::string section_html(const Section& section, const Json& group) {
 std::string lifetime_html(const ReportData& data) {
   std::string out = "<div class=\"thirds\">\n";
   for (const Section& section : kSections) out += section_html(section, data.lifetime.at(section.group));
-  out += "</div>\n<h3>Everything else that was counted</h3>\n";
+  out += "</div>\n<h3>All other counters</h3>\n";
   std::vector<std::vector<Cell>> rows;
   for (const auto& [name, value] : data.lifetime.items()) {
     if (value.is_object() || name.ends_with("_us") || value == 0) continue;

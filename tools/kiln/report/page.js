@@ -283,12 +283,12 @@
     run.templates.slice(0, 8).forEach(name => tools.append(swatch(colour(name), 1, name)));
     tools.append(element("span", { class: "quiet" }, "Shades:"));
     for (const [label, , opacity] of phases) tools.append(swatch("neutral", opacity, label));
-    tools.append(swatch("neutral", around, "around the compile"));
+    tools.append(swatch("neutral", around, "outside the compiler"));
     if (run.bars.some(bar => bar[8] > 1)) tools.append(element("span", { class: "quiet" }, "Hatched: short tasks, drawn together"));
     const wideBox = element("div", { class: "wide" }, picture);
     box.replaceChildren(tools, wideBox);
     if (zoom > 1) picture.style.width = width + "px";
-    oneStop(wideBox, "Time line of the last prewarm");
+    oneStop(wideBox, "Timeline of the last prewarm");
     hide();
   };
 

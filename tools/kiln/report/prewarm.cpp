@@ -35,8 +35,7 @@ std::string summary_of(const NotedRun& run) {
   if (run.left_out) out += "The first " + std::to_string(run.left_out) + " are not drawn. ";
   return out +
          "A lane is a thread of the prewarm with its compile worker. The lengths of phases are measured; "
-         "where "
-         "they lie in a bar is set from its end.";
+         "a bar shows them as if its compile ended with it.";
 }
 
 }  // namespace

@@ -9,14 +9,14 @@ namespace kiln::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "The page needs no network and no server, shows what is there now, and changes nothing.\n"
-    "Its time line is that of the last 'kiln prewarm' that compiled something.\n"
+    "The page needs no network and no server. It shows the cache as it is now.\n"
+    "Its timeline shows the last 'kiln prewarm' that compiled something.\n"
     "Exit status: 0 done, 1 failed, 2 usage, 4 damage found (the page is written and says so).";
 
 std::string damage_text(const ReportData& data) {
   return data.unreadable.empty() ? damaged_text(data.damaged)
                                  : "the cache's file is damaged: " + data.unreadable +
-                                       "; 'kiln verify' says what is, and the next publish heals it";
+                                       "; 'kiln verify' lists the damage, and the next publish heals it";
 }
 
 Json summary(const Context& context, const std::string& file, std::size_t bytes, const ReportData& data) {
@@ -38,7 +38,8 @@ Json summary(const Context& context, const std::string& file, std::size_t bytes,
 
 int write_report(const Context& context, const std::string& file) {
   if (file == "-" && context.json)
-    throw Error(Errc::invalid_argument, "--json prints on stdout, where '-' puts the page; name a file");
+    throw Error(Errc::invalid_argument,
+                "--json and the page cannot both go to stdout; name a file for the page");
   const auto data = report_data(context.config());
   const std::string page = report_page(*data);
   write_output(file, page);
@@ -61,7 +62,7 @@ void add_report(Command app, Context& context) {
   const Command sub =
       context.add_command(app, "report", "Write a page about the cache, to be opened in a browser",
                           [&context, file] { return write_report(context, *file); });
-  sub.option("file", *file, "Where to write it; - is stdout").type_name("OUT.html").required();
+  sub.option("file", *file, "File for the page; - is stdout").type_name("OUT.html").required();
   sub.footer(kHelp);
 }
 

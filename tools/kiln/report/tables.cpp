@@ -57,7 +57,8 @@ std::string entries_table(const ReportData& data, const std::string& caption,
   const KeyNames names = names_of(data.entries);
   std::vector<std::vector<Cell>> rows;
   for (const StoredEntry* entry : entries) rows.push_back(row_of(data, *entry, names));
-  return "<p class=\"lead\">Parameters that are the same for all entries of a template are left out. Pick a "
+  return "<p class=\"lead\">Parameters that are the same for all entries of a template are left out. Select "
+         "a "
          "heading to sort.</p>\n" +
          table_html(caption,
                     {{"Template"},
@@ -102,18 +103,18 @@ std::string totals_html(const ReportData& data) {
                : data.timed == 0 ? "not recorded"
                                  : human_ms(data.compile_ms),
                !any || all_timed
-                   ? "to make all of them once"
+                   ? "to compile all of them once"
                    : "recorded for " + std::to_string(data.timed) + " of " +
                          std::to_string(data.entries.size()) + "; an imported bundle has no times");
   out += total(
       "Compile time spent", human_ms(spent),
       counted(data.lifetime.value("compiles", std::uint64_t{0}), "compile") + " since the store was made");
-  out +=
-      total("Compile time saved", data.saved_ms > 0 ? human_ms(data.saved_ms) : "none yet",
-            data.saved_counted ? "by hits, since the store was made" : "at least, by the uses noted so far");
-  char rate[32] = "no asks yet";
+  out += total(
+      "Compile time saved", data.saved_ms > 0 ? human_ms(data.saved_ms) : "none yet",
+      data.saved_counted ? "by hits, since the store was made" : "at least, by the uses recorded so far");
+  char rate[32] = "no requests yet";
   if (data.hit_rate) std::snprintf(rate, sizeof rate, "%.1f %%", *data.hit_rate * 100);
-  out += total("Hit rate", rate, "of asks that no ready kernel answered");
+  out += total("Hit rate", rate, "of requests that no ready kernel answered");
   return out;
 }
 
@@ -121,7 +122,7 @@ std::string notes_html(const ReportData& data) {
   std::string out;
   if (!data.unreadable.empty())
     out += note("The store's file is damaged: " + data.unreadable +
-                "; 'kiln verify' says what is, and the next publish heals it.");
+                "; 'kiln verify' lists the damage, and the next publish heals it.");
   if (!data.damaged.empty()) out += note(damaged_text(data.damaged) + ".");
   if (data.other_versions)
     out += note(counted(data.other_versions, "entry is", "entries are") +

@@ -101,7 +101,7 @@ void CallValues::resolve_arguments(const GivenArguments& given) {
   }
   for (const auto& [name, slot] : scalars) {
     if (!known_[slot])
-      throw Error(Errc::invalid_value, "argument '" + name + "' has no default: say " + name + "=VALUE");
+      throw Error(Errc::invalid_value, "argument '" + name + "' has no default: give " + name + "=VALUE");
   }
 }
 

@@ -32,7 +32,7 @@ void RunCase::refuse_empty(const source::ArgumentSpec& a, std::size_t dimension,
               "argument '" + a.name + "' of template '" + manifest().name + "' would have no elements: " +
                   (text == std::to_string(extent) ? "dimension " + std::to_string(dimension) : text) +
                   " of its shape is " + std::to_string(extent) +
-                  "; `kiln run` has nothing to launch on, compare or time then");
+                  "; `kiln run` needs at least one element to launch, compare or time");
 }
 
 void RunCase::size_buffers() {
@@ -131,14 +131,14 @@ void RunCase::fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t
     if (total < 0 || (n < 2 && total > 0))
       throw Error(Errc::invalid_value, what + ": indptr(" + std::to_string(total) + ") of " +
                                            std::to_string(n) +
-                                           " entries; a total is not negative, and takes "
-                                           "two entries at least");
+                                           " entries; the total must not be negative, and a total above 0 "
+                                           "needs at least two entries");
     values = random_offsets(n, total, seed);
   } else if (spec.fill.kind == FillKind::lengths) {
     values = work_list_->array(spec.fill.lengths);
     if (values.size() != n)
       throw Error(Errc::invalid_value, what + ": work_list(" + spec.fill.lengths + ") has " +
-                                           std::to_string(values.size()) + " entries, and its shape " +
+                                           std::to_string(values.size()) + " entries, but its shape has " +
                                            std::to_string(n));
   } else {
     const std::int64_t low = spec.fill.low.evaluate(values_.slots()),

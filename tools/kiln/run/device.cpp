@@ -28,8 +28,8 @@ PrimaryContext::PrimaryContext(int ordinal) : driver_(loaded_driver()) {
   int count = 0;
   driver_.check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount");
   if (ordinal < 0 || ordinal >= count) {
-    throw Error(Errc::invalid_argument,
-                "device " + std::to_string(ordinal) + ": this machine has " + std::to_string(count));
+    throw Error(Errc::invalid_argument, "device " + std::to_string(ordinal) + ": expected an ordinal below " +
+                                            std::to_string(count) + ", the number of GPUs of this machine");
   }
   CUcontext context = nullptr;
   driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, ordinal), "cuDevicePrimaryCtxRetain");

@@ -41,7 +41,7 @@ std::string wrongs_of(const CheckedArgument& r) {
     add(std::to_string(r.mismatched_nonfinite) +
         (is_integer(r) ? " not written by the reference" : " NaN or Inf on one side only"));
   }
-  if (!r.canaries) add("written outside of a buffer");
+  if (!r.canaries) add("the kernel wrote outside of a buffer");
   return out.empty() ? "not all of " + counted(r.elements, "element") + " were compared" : out;
 }
 
@@ -87,16 +87,19 @@ void print_legend(const SizeResult& result) {
                  (r.tolerance > 0 ? formatted("%.1e", r.tolerance) : "none");
     }
     print_paragraph(
-        "check: against the template's reference, a naive kernel in double. The error of floating "
-        "types is the root mean square of the differences over that of the reference; allowed: " +
+        "check: compares with the template's reference, a naive kernel in double. The error of floating "
+        "types "
+        "is the root mean square of the differences, divided by the root mean square of the reference; "
+        "allowed: " +
             allowed + '.',
         Style::dim);
   }
   if (result.bench) {
     print_paragraph(
         "stream: the time of a kernel that only reads and writes as many bytes ([cost] of the manifest), "
-        "from "
-        "buffers that are as cold. share is stream over us: 100 % is as fast as this memory.",
+        "from buffers that are as cold. share is stream divided by us: at 100 %, the kernel is as fast as "
+        "this "
+        "memory.",
         Style::dim);
   }
 }

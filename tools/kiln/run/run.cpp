@@ -36,10 +36,11 @@ Assignments split(const source::Manifest& manifest, const std::vector<std::strin
   for (const NamedValue& v : source::parse_assignments(pieces)) {
     const bool parameter = parameter_index(manifest, v.name) >= 0;
     if (parameter && v.value.text.find(',') != v.value.text.npos)
-      throw Error(Errc::invalid_value,
-                  "parameter " + std::string(v.name) + " = '" + std::string(v.value.text) +
-                      "': only arguments take lists; a parameter is compiled in, and each "
-                      "value is a run of its own");
+      throw Error(
+          Errc::invalid_value,
+          "parameter " + std::string(v.name) + " = '" + std::string(v.value.text) +
+              "': only arguments take lists; a parameter is compiled in, so each value needs a run of "
+              "its own");
     if (parameter)
       out.parameters.push_back(v);
     else
@@ -237,9 +238,10 @@ void add_run(Command app, Context& context) {
                           [&context, flags] { return Run(context, *flags)(); });
   command.option("template", flags->name, "Template to run").required();
   command.option("values", flags->assignments,
-                 "P=V for parameters, and for scalar arguments: rows=64, or several sizes, rows=1,64,4096");
+                 "Parameters as P=V; scalar arguments as rows=64, or in several sizes as rows=1,64,4096");
   command.flag("--check", flags->check, "Compare with the template's [reference], a naive kernel in double");
-  command.flag("--bench", flags->bench, "Time it L2-cold beside a stream kernel of the same bytes");
+  command.flag("--bench", flags->bench,
+               "Time it with a cold L2 cache, beside a kernel that only moves the same bytes");
   command.flag("--strict", flags->strict,
                "Fail when the kernel breaks [limits] or ptxas warns of its performance");
   command.option("--device", flags->device, "Ordinal of the GPU").capture_default_str();

@@ -58,8 +58,9 @@ std::string encode(const Mark& mark) {
 }
 
 [[noreturn]] void refuse(const std::string& place, const std::string& why) {
-  throw Error(Errc::io, "cannot keep a mark in '" + place + "': " + why +
-                            "; a mark lies in the store itself, which has to be this user's and writable");
+  throw Error(Errc::io,
+              "cannot keep a mark in '" + place + "': " + why +
+                  "; marks are kept in the store's directory, which this user must own and may write");
 }
 
 }  // namespace
@@ -68,7 +69,7 @@ void check_mark_name(const std::string& name) {
   if (is_mark_name(name)) return;
   throw Error(Errc::invalid_argument, "'" + name + "' is no name for a mark; allowed: 1 to " +
                                           std::to_string(kNameLimit) +
-                                          " of A-Z a-z 0-9 . _ -, not beginning with a dot");
+                                          " characters of A-Z a-z 0-9 . _ -, not beginning with a dot");
 }
 
 Mark set_mark(const std::string& directory, const std::string& name) {
@@ -113,8 +114,7 @@ Mark read_mark(const std::string& directory, const std::string& name) {
   Mark mark;
   mark.name = name;
   if (!decode(file->bytes, mark))
-    throw Error(Errc::io,
-                "the mark '" + path + "' is damaged; 'kiln stats --mark " + name + "' sets it anew");
+    throw Error(Errc::io, "the mark '" + path + "' is damaged; 'kiln stats --mark " + name + "' replaces it");
   return mark;
 }
 

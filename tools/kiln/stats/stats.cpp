@@ -83,10 +83,11 @@ void print_since(const Mark& mark, const Since& counted_since) {
   print_lifetime("Since the mark '" + mark.name + "', " + human_age(age_of(mark)) + " ago",
                  lifetime_json(counted_since.values));
   if (counted_since.reset) {
-    print_definition("note",
-                     "the counters began anew after the mark was set (they were damaged or removed); this is "
-                     "what was counted since they did",
-                     kIndent);
+    print_definition(
+        "note",
+        "the counters were damaged or removed after the mark was set and started again from zero; "
+        "these numbers count from that start",
+        kIndent);
   }
 }
 
@@ -103,7 +104,7 @@ void print_contents(const StatsReport& report) {
                    kIndent);
   if (!report.damaged.empty()) print_definition("damaged", damaged_text(report.damaged), kIndent);
   if (report.choices > 0)
-    print_definition("tuned", counted(report.choices, "choice") + " of 'kiln tune', among the entries",
+    print_definition("tuned", counted(report.choices, "choice") + " of 'kiln tune', included in the entries",
                      kIndent);
   const std::uint64_t known = report.all.entries + report.choices + report.damaged.size();
   if (report.store.entries > known) {
@@ -135,15 +136,16 @@ std::vector<std::pair<std::string, std::string>> labels_of(const std::vector<std
     const std::size_t equals = std::min(piece.find('='), piece.size());
     const std::string name = piece.substr(0, equals);
     if (equals == piece.size() || !base::is_identifier(name) || name.starts_with("__"))
-      throw Error(Errc::invalid_argument, "--label '" + piece +
-                                              "' is not NAME=VALUE with a name of A-Z a-z 0-9 _ that begins "
-                                              "with no digit and not with __");
+      throw Error(Errc::invalid_argument,
+                  "--label '" + piece +
+                      "': expected NAME=VALUE; NAME has only A-Z a-z 0-9 _ and begins "
+                      "neither with a digit nor with __");
     const auto again = [&](const auto& before) { return before.first == name; };
     if (std::find(std::begin(kOwnLabels), std::end(kOwnLabels), name) != std::end(kOwnLabels) ||
         std::any_of(out.begin(), out.end(), again))
       throw Error(Errc::invalid_argument, "--label '" + piece + "': " + name +
-                                              " is a label already, and a sample with two of one name is "
-                                              "refused by whoever reads it; choose another name");
+                                              " is a label already, and Prometheus refuses a sample with the "
+                                              "same label twice; choose another name");
     out.emplace_back(name, piece.substr(equals + 1));
   }
   return out;
@@ -208,17 +210,19 @@ int show_stats(const Context& context, const Arguments& arguments) {
 void add_stats(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   const Command sub =
-      context.add_command(app, "stats", "How much is cached, what it saves, and what was counted",
+      context.add_command(app, "stats", "Show how much is cached, what it saves, and what was counted",
                           [&context, arguments] { return show_stats(context, *arguments); });
-  arguments->mark_option = sub.option("--mark", arguments->mark, "Note the counters now, under a name (last)")
-                               .type_name("[NAME]")
-                               .expected(0, 1);
-  arguments->since_option = sub.option("--since", arguments->since, "What was counted since that mark (last)")
-                                .type_name("[NAME]")
-                                .expected(0, 1);
+  arguments->mark_option =
+      sub.option("--mark", arguments->mark, "Save the current counters as a mark; default name: last")
+          .type_name("[NAME]")
+          .expected(0, 1);
+  arguments->since_option =
+      sub.option("--since", arguments->since, "Show what was counted since a mark; default: last")
+          .type_name("[NAME]")
+          .expected(0, 1);
   arguments->prometheus_option =
       sub.option("--prometheus", arguments->prometheus,
-                 "Text exposition format for Prometheus, to FILE.prom at once or to stdout")
+                 "Write Prometheus' text format to FILE.prom, replaced in one step, or to stdout")
           .type_name("[FILE]")
           .expected(0, 1);
   sub.option("--label", arguments->labels, "A label for every sample of --prometheus; may be repeated")
@@ -229,9 +233,10 @@ void add_stats(Command app, Context& context) {
   arguments->mark_option.excludes(arguments->since_option).excludes(arguments->prometheus_option);
   arguments->prometheus_option.excludes(arguments->since_option).excludes(sub.find("--json"));
   sub.footer(
-      "Counts are those of all processes that used the store; one that runs adds its own once a minute\n"
-      "and when it ends. Kernels that are ready in a process are served uncounted. 'kiln gc' and\n"
-      "'kiln clear' leave counters and marks alone.\n"
+      "The counters are sums over all processes that used the store. A running process adds its counts once\n"
+      "a minute and when it ends. Requests for kernels that are ready in a process are not counted. 'kiln "
+      "gc'\n"
+      "and 'kiln clear' do not change counters and marks.\n"
       "Exit status: 0 done, 1 failed, 2 usage or no such mark, 4 damaged entries.");
 }
 

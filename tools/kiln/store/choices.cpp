@@ -35,7 +35,7 @@ std::string text_of(const compile::TunedChoice::Timing& timing) {
   char text[96];
   std::snprintf(text, sizeof text, ": %.2f us, %.3f of the default", timing.us,
                 timing.default_us > 0 ? timing.us / timing.default_us : 0.0);
-  return (timing.arguments.empty() ? "as it is" : timing.arguments) + text;
+  return (timing.arguments.empty() ? "at the manifest's sizes" : timing.arguments) + text;
 }
 
 Json json_of(const StoredChoice& stored) {

@@ -120,7 +120,7 @@ void check_template(const std::string& name, const std::vector<StoredEntry>& ent
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   throw Error(Errc::unknown_template, "no template is called '" + name + "', and no entry of one is cached" +
                                           base::did_you_mean(name, known) +
-                                          " ('kiln templates' lists what there is)");
+                                          " ('kiln templates' lists the installed ones)");
 }
 
 void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,
@@ -247,7 +247,7 @@ Json json_of(const StoredEntry& entry) {
 
 std::string damaged_text(const std::vector<std::string>& damaged) {
   return counted(damaged.size(), "entry is", "entries are") +
-         " damaged; 'kiln verify' says which, and each is compiled again when it is asked for";
+         " damaged; 'kiln verify' lists them, and each is compiled again when it is asked for";
 }
 
 int exit_of(const std::vector<std::string>& damaged) {

@@ -44,7 +44,7 @@ KeyName::KeyName(const std::string& said, const std::string& toolchain) : quoted
   if (!fits || !is_hex(specialisation_ + toolchain_) || toolchain_.size() > kHalf)
     throw Error(Errc::invalid_argument,
                 quoted_ +
-                    " is no key: expected up to 64 digits 0-9a-f, or some of each half as in "
+                    " is no key: expected up to 64 digits 0-9a-f, or the first digits of each half as in "
                     "7ca0631d9df0-b743, as 'kiln ls' shows them");
   if (toolchain.empty()) return;
   const std::string wanted = lowered(toolchain);

@@ -55,9 +55,9 @@ void print_lifetime(const std::string& heading, const Json& lifetime) {
                    kCounterIndent);
   print_definition("saved",
                    human_ms(lifetime.at("compile_saved_ms").get<double>()) +
-                       " of compile time, by records that were there and by others' compiles",
+                       " of compile time, by stored records and by compiles of other callers",
                    kCounterIndent);
-  print_definition("waits", counted(number("waits"), "kernel") + " made by another asker meanwhile",
+  print_definition("waits", counted(number("waits"), "kernel") + " compiled by another caller meanwhile",
                    kCounterIndent);
   const auto any = [&](const char* group) {
     const Json& counts = lifetime.at(group);
@@ -70,7 +70,7 @@ void print_lifetime(const std::string& heading, const Json& lifetime) {
     print_definition("tier puts", group_text(lifetime.at("remote_puts")), kCounterIndent);
     print_definition("tier leases", group_text(lifetime.at("remote")), kCounterIndent);
   }
-  print_definition("evictions", counted(number("evictions"), "entry", "entries") + " made room for others",
+  print_definition("evictions", counted(number("evictions"), "entry", "entries") + " removed to make room",
                    kCounterIndent);
 }
 

@@ -96,21 +96,22 @@ void print_arguments(const Manifest& manifest) {
     print_item(a.name, {first, a.doc, given_text(a), exists_text(a)}, indent);
   }
   for (const auto& r : manifest.runtime)
-    print_item(r.name, {"run-time value, no kernel argument", r.doc}, indent);
+    print_item(r.name, {"run-time value, not a kernel argument", r.doc}, indent);
   for (const auto& r : manifest.run_values)
-    print_item(r.name, {"value of kiln run alone", r.doc, "value if not given: " + r.value.text()}, indent);
+    print_item(r.name, {"value that only kiln run uses", r.doc, "value if not given: " + r.value.text()},
+               indent);
 }
 
 void print_work_list(const Manifest& manifest) {
   if (!manifest.work_list) return;
   const source::WorkListSpec& list = *manifest.work_list;
   print("\n");
-  print_heading("Host plan");
+  print_heading("Work list");
   constexpr std::size_t indent = 15;
   const auto name = [&](int i) { return manifest.arguments[static_cast<std::size_t>(i)].name; };
   print_definition("kind", list.kind, indent);
   print_definition("arguments",
-                   "the plan in " + name(list.argument) +
+                   "the work list in " + name(list.argument) +
                        (list.workspace < 0 ? "" : ", partial results in " + name(list.workspace)) +
                        ", blocks of the grid in " + name(list.workers),
                    indent);

@@ -100,8 +100,9 @@ void add_templates(Command app, Context& context) {
         return arguments->name.empty() ? list(context, arguments->all) : one(context, arguments->name);
       });
   sub.option("name", arguments->name, "The template to explain").type_name("NAME");
-  sub.flag("--all", arguments->all, "Also internal ones");
-  sub.flag("--markdown", arguments->markdown, "A page of Markdown: parameters, arguments, constraints, cost")
+  sub.flag("--all", arguments->all, "Also list internal templates");
+  sub.flag("--markdown", arguments->markdown,
+           "Write a page of Markdown: parameters, arguments, constraints, cost")
       .excludes(sub.find("--json"));
   sub.footer("Parameters in [brackets] have a default.");
 }

@@ -52,7 +52,7 @@ std::string counts(const TopSnapshot& snapshot) {
     if (const std::size_t count = snapshot.count(state))
       out += (out.empty() ? "" : ", ") + std::to_string(count) + ' ' + words_of(state);
   }
-  return out.empty() ? "nobody compiles, waits or holds" : out;
+  return out.empty() ? "no process compiles, waits or holds a lock" : out;
 }
 
 std::string pool(const TopSnapshot& snapshot) {

@@ -22,7 +22,7 @@ using State = TopRow::State;
 /// A compile that was left behind longer ago is not shown (as cache::BoardEntry::endings_without_record).
 constexpr double kLeftBehindFor = 15 * 60;
 constexpr std::size_t kFinishedShown = 20;
-constexpr const char* kUnseen = "not seen from here (another user's, or in a container)";
+constexpr const char* kUnseen = "not visible from here (of another user, or in a container)";
 
 /// Never below 0, because the boot clock may differ in a time namespace.
 double seconds_until_now(std::int64_t boot_ms) {

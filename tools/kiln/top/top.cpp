@@ -55,20 +55,22 @@ int top(const Context& context, const Arguments& arguments) {
 
 void add_top(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  const Command sub = context.add_command(app, "top", "Who compiles, waits or holds now, in all processes",
+  const Command sub = context.add_command(app, "top", "Show which processes compile, wait or hold a lock now",
                                           [&context, arguments] { return top(context, *arguments); });
   arguments->interval =
-      sub.option("--interval", arguments->interval_s, "Between two looks, on a terminal (1)")
+      sub.option("--interval", arguments->interval_s, "Time between two snapshots on a terminal; default: 1")
           .type_name("SECONDS")
           .range(0.1, 3600.0);
-  sub.flag("--once", arguments->once, "One snapshot, on a terminal too");
+  sub.flag("--once", arguments->once, "Print one snapshot, even on a terminal");
   sub.footer(
-      "compiling: by this process since then, until its record is stored. queued: its turn has not come\n"
-      "(slots, memory, -j). waiting: for another process's compile of the same kernel. stopped: the\n"
-      "process that compiles is stopped. left behind: it was killed, and the next asker compiles.\n"
-      "holding: a kernel's lock by one who does not say why. writing: the store's gate.\n"
-      "Processes of other PID namespaces are HOST/PID(ns). A terminal is redrawn until q or Ctrl-C;\n"
-      "elsewhere there is one snapshot.\n"
+      "compiling: the process compiles, until its record is stored. queued: its turn to compile has not "
+      "come\n"
+      "(slots, memory, -j). waiting: it waits for another process's compile of the same kernel. fleet: it\n"
+      "waits for another node's compile. stopped: the compiling process is stopped. left behind: the\n"
+      "compiling process was killed, and the next caller compiles. holding: a process holds a kernel's lock\n"
+      "and has not said why. writing: it holds the store's gate.\n"
+      "Processes of other PID namespaces are shown as HOST/PID(ns). On a terminal, the screen is redrawn\n"
+      "until q or Ctrl-C; elsewhere, one snapshot is printed.\n"
       "Exit status: 0 done, 1 failed, 130 interrupted.");
 }
 

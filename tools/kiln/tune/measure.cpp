@@ -51,7 +51,7 @@ std::string what_is_wrong(const CheckedArgument& argument) {
   char out[128];
   if (argument.mismatched_nonfinite > 0)
     std::snprintf(out, sizeof out,
-                  "is wrong: of %llu elements either it or the reference is not a finite number",
+                  "is wrong: in %llu elements, only one of it and the reference is a finite number",
                   static_cast<unsigned long long>(argument.mismatched_nonfinite));
   else
     std::snprintf(out, sizeof out, "is wrong: relative RMS %.2e against the reference, allowed %.1e",
@@ -88,7 +88,7 @@ std::vector<double> time_in_turns(const std::vector<TimedKernel>& kernels, std::
     const double us = median(std::move(each));
     if (!std::isfinite(us) || us <= 0)
       throw Error(Errc::driver, "timing " + kernels[out.size()].kernel->specialization() + " gave " +
-                                    std::to_string(us) + " us: nothing can be chosen by that");
+                                    std::to_string(us) + " us, by which no candidate can be chosen");
     out.push_back(us);
   }
   return out;

@@ -60,14 +60,14 @@ void print_row(const std::string& template_name, const TunedRow& row, bool dry) 
         (row.device.empty() ? "" : " on " + row.device) + '\n');
   print_table(result, dry);
   if (!result.refused.empty())
-    print_paragraph(counted(result.refused.size(), "combination") +
-                        " that the manifest does not allow left out (--json names them).",
+    print_paragraph(counted(result.refused.size(), "combination was", "combinations were") +
+                        " left out because the manifest does not allow them (--json lists them).",
                     Style::dim);
   if (dry || !result.error.empty() || result.interrupted) return;
   const TriedCandidate& best = result.tried[result.best];
   if (result.best == 0)
-    print_paragraph("The default stays: nothing beats it by more than " + figure("%.1f", 100 * result.noise) +
-                    " %. Stored in " + row.directory + '.');
+    print_paragraph("The default stays: no candidate beats it by more than " +
+                    figure("%.1f", 100 * result.noise) + " %. Stored in " + row.directory + '.');
   else
     print_paragraph("Chosen: " + text_of(best.chosen) + ", " + figure("%.1f", 100 * (1 - best.ratio)) +
                     " % less time than the default (noise " + figure("%.1f", 100 * result.noise) +

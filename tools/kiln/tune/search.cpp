@@ -161,13 +161,13 @@ class Search {
     if (runner.tried == 0) bits_ = written.bits;
     if (runner.tried == 0 && !manifest_.tune_changes_bits)
       compare(written_bits(call, *runner.kernel, request_.seed).bits, runner, size,
-              "has other bits from one launch of the default to the next");
+              "has different bits in two launches of the default");
     if (!result_.error.empty()) return;
     if (reference_) {
       for (const CheckedArgument& argument : cli::check(call, *runner.kernel, *reference_, request_.seed))
         if (!argument.ok) return fail(runner, size, argument.name, what_is_wrong(argument));
     }
-    compare(written.bits, runner, size, "has other bits than with the default");
+    compare(written.bits, runner, size, "has different bits than with the default");
   }
 
   void compare(const std::vector<WrittenBits>& written, const Runner& runner, const std::string& size,
@@ -177,7 +177,7 @@ class Search {
       result_.tried[runner.tried].bits_equal = false;
       if (!manifest_.tune_changes_bits)
         return fail(runner, size, written[i].argument,
-                    what + "; where candidates may, the manifest says [template] tune_changes_bits = true");
+                    what + "; if candidates may change bits, set [template] tune_changes_bits = true");
     }
   }
 
@@ -272,7 +272,7 @@ TuneResult list_candidates(const source::Manifest& manifest, const TuneRequest& 
     throw Error(Errc::invalid_argument,
                 "template '" + manifest.name + "' has nothing to tune" +
                     (request.given.empty() ? "" : " with " + cli::text_of(request.given)) +
-                    ": no parameter that is left open has candidates (tune = [...] in its [param])");
+                    ": no parameter without a given value has candidates (tune = [...] in its [param])");
   source::Candidates found = source::tune_candidates(manifest, values, arch);
   TuneResult out;
   const std::vector<Parameter>& chosen = found.all.front().chosen;

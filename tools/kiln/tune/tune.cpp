@@ -62,8 +62,8 @@ std::vector<TuneRequest> requests_of(const source::Manifest& manifest, const Tun
   } else {
     if (!parameters.empty())
       throw Error(Errc::invalid_argument,
-                  "--all-prewarm tunes the manifest's [[prewarm]] rows: give no parameters, '" +
-                      parameters.front().first + "' is one");
+                  "--all-prewarm tunes the manifest's [[prewarm]] rows and takes no parameters, but '" +
+                      parameters.front().first + "' was given");
     for (const source::PlannedSpecialization& row : source::shipped_plan(manifest))
       if ((row.arch.empty() || base::Arch::parse(row.arch) == arch) && tunes(manifest, row.values))
         calls.push_back(row.values);
@@ -83,7 +83,8 @@ std::vector<TuneRequest> requests_of(const source::Manifest& manifest, const Tun
 /// Throws Error(io), because the result of the search would otherwise be lost without a message.
 void store_choice(cache::Store* store, const TuneResult& result) {
   if (!store)
-    throw Error(Errc::io, "no directory for the cache: the choice cannot be stored. Set KILN_CACHE_DIR");
+    throw Error(Errc::io,
+                "no directory can hold the cache, so the choice cannot be stored; set KILN_CACHE_DIR");
   const cache::Record record{result.key.key, compile::encode(result.choice), result.key.text, {}};
   const cache::PutResult put = store->put(record, store->put_wait(), cache::Existing::replaced);
   if (put.put != cache::Put::stored && put.put != cache::Put::present)
@@ -136,7 +137,7 @@ int report_rows(const Context& context, const TuneFlags& flags, const std::vecto
     std::fprintf(stderr, "kiln: error: %s\n", thrown.message.c_str());
     return exit_of(thrown.code);
   }
-  if (interrupted) std::fprintf(stderr, "kiln: interrupted; what was not finished is not stored\n");
+  if (interrupted) std::fprintf(stderr, "kiln: interrupted; unfinished searches are not stored\n");
   return interrupted ? kInterrupted : wrong.empty() ? kDone : kFailed;
 }
 
@@ -153,7 +154,8 @@ int dry_run(Context& context, const TuneFlags& flags) {
 
 int tune(Context& context, const TuneFlags& flags) {
   if (flags.list && (!flags.assignments.empty() || flags.all_prewarm))
-    throw Error(Errc::invalid_argument, "--list takes a template's name and no values: it tunes nothing");
+    throw Error(Errc::invalid_argument,
+                "--list takes a template's name and no values, because it tunes nothing");
   if (flags.list) return list(context, flags);
   if (flags.name.empty())
     throw Error(Errc::invalid_argument, "template is required (see 'kiln tune --help')");
@@ -163,8 +165,8 @@ int tune(Context& context, const TuneFlags& flags) {
   runtime::KernelTemplate& opened = service.open(flags.name, KILN_DEVICE_CURRENT, "");
   const base::Arch arch = opened.target().arch;
   if (!context.arch.empty() && context.target_arch() != arch)
-    throw Error(Errc::invalid_argument, "--arch " + context.arch + " was asked for, and this GPU is " +
-                                            arch.name() + ": a search runs what it times");
+    throw Error(Errc::invalid_argument, "--arch " + context.arch + " was given, but this GPU is " +
+                                            arch.name() + ": tune times kernels on this GPU");
   std::vector<TunedRow> rows;
   for (const TuneRequest& request : requests_of(variant_for(opened.origin().manifest, arch), flags, arch)) {
     TunedRow row;
@@ -195,11 +197,11 @@ void add_tune(Command app, Context& context) {
   const Command sub =
       context.add_command(app, "tune", "Find the fastest of a template's candidates on this GPU",
                           [&context, flags] { return tune(context, *flags); });
-  sub.option("template", flags->name, "The template").type_name("NAME");
+  sub.option("template", flags->name, "Name of the template").type_name("NAME");
   sub.option("values", flags->assignments,
-             "Its parameters, and sizes to time at (rows=64,8192); lists with commas multiply")
+             "Parameters, and sizes to time at (rows=64,8192); lists with commas multiply")
       .type_name("P=V");
-  sub.flag("--all-prewarm", flags->all_prewarm, "Tune every [[prewarm]] row of its manifest");
+  sub.flag("--all-prewarm", flags->all_prewarm, "Tune every [[prewarm]] row of the template's manifest");
   const Option dry = sub.flag("--dry-run", flags->dry, "Only list the candidates; needs no GPU");
   sub.flag("--list", flags->list, "List the choices of the cache and its layers").excludes(dry);
   sub.option("--device", flags->device, "Ordinal of the GPU").capture_default_str();
@@ -208,8 +210,9 @@ void add_tune(Command app, Context& context) {
       "Candidates are the product of the `tune` lists of the parameters that are not given, as far as the\n"
       "manifest allows them. Each is compiled through the cache, compared with the [reference] and with the\n"
       "default's bits, and timed L2-cold beside the others. The best is stored if it beats the default by\n"
-      "more than the noise, else the default; processes that start later take it, and bundles carry it.\n"
-      "Other bits than the default's are an error unless the manifest says tune_changes_bits.\n"
+      "more than the noise, else the default. Processes that start later use it, and bundles carry it.\n"
+      "Results whose bits differ from the default's are an error unless the manifest sets "
+      "tune_changes_bits.\n"
       "Exit status: 0 stored, 1 failed or a candidate is wrong, 2 usage, 130 interrupted.\n"
       "Example: kiln tune rms_norm T=bf16 H=4096,8192 rows=64,8192");
 }

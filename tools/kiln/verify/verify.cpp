@@ -36,7 +36,7 @@ struct Verdict {
 /// How a reader ended that did not write its last line.
 std::string ending(int status) {
   if (status <= 128)
-    return "the process that read it ended with status " + std::to_string(status) + " in the middle";
+    return "the process that read it ended with status " + std::to_string(status) + " before it was done";
   const int signal = status - 128;
   return "the process that read it was ended by signal " + std::to_string(signal) + " (" +
          ::strsignal(signal) + ")";
@@ -125,12 +125,12 @@ void print_verdict(const Verdict& verdict) {
   if (!verdict.damaged.empty())
     print_paragraph(
         verdict.layer
-            ? "What is damaged is a miss. Write the layer again with 'kiln prewarm --layer'."
-            : "What is damaged is a miss, and compiled again when it is asked for; the next publish "
-              "that meets it heals it. 'kiln gc' drops it now.");
+            ? "A damaged entry is a miss. Write the layer again with 'kiln prewarm --layer'."
+            : "A damaged entry is a miss, and is compiled again when it is asked for; the next publish that "
+              "meets it heals it. 'kiln gc' drops it now.");
   if (!verdict.set_aside.empty())
-    print_paragraph("Beside it lies " + verdict.set_aside +
-                    ", a damaged file that was replaced earlier; 'kiln gc' removes it.");
+    print_paragraph(verdict.set_aside +
+                    " is a damaged file that was replaced earlier; 'kiln gc' removes it.");
 }
 
 int report_verdicts(const Context& context, const std::vector<Verdict>& all, double seconds) {
@@ -194,12 +194,13 @@ void add_verify(Command app, Context& context) {
   const Command sub =
       context.add_command(app, "verify", "Check every page and record of the cache",
                           [&context, with_layers] { return verify_all(context, *with_layers); });
-  sub.flag("--all", *with_layers, "The layers of KILN_CACHE_LAYERS, too");
+  sub.flag("--all", *with_layers, "Also check the layers of KILN_CACHE_LAYERS");
   sub.footer(
-      "Reads beside running engines, in a process of its own: one that crashes is damage, too.\n"
-      "What another process removes meanwhile is not counted.\n"
-      "Damage is never served: it is a miss, compiled again and healed by a later publish.\n"
-      "Exit status: 0 clean (an empty store is), 1 cannot be read, 4 damage found.");
+      "Safe beside running engines. A process of its own reads the store; if it crashes, that is damage, "
+      "too.\n"
+      "Entries that another process removes meanwhile are not counted.\n"
+      "A damaged entry is never served: it is a miss, compiled again and healed by a later publish.\n"
+      "Exit status: 0 clean or empty, 1 cannot be read, 4 damage found.");
 }
 
 }  // namespace kiln::cli

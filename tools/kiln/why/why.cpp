@@ -47,7 +47,7 @@ int why(Context& context, const Arguments& arguments) {
 
 void add_why(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  const Command sub = context.add_command(app, "why", "Why a specialisation would be a hit or a miss",
+  const Command sub = context.add_command(app, "why", "Explain why a specialisation would be a hit or a miss",
                                           [&context, arguments] { return why(context, *arguments); });
   sub.option("template", arguments->name, "Name of the template").type_name("NAME").required();
   sub.option("params", arguments->values, "Parameters of the template; others take their defaults")
