@@ -118,9 +118,9 @@ OpenBundle::OpenBundle(const BundleFlags& flags) : input_(flags.file) {
 base::Read OpenBundle::verified_reader(const BundleFlags& flags, const bundle::Limits& limits) {
   const trust::PublicKey key = read_public_key(flags.key);
   if (!input_.rereadable())
-    throw Error(
-        Errc::invalid_argument,
-        input_.name() + " is not a regular file; --require-signature reads the bundle twice, so name one");
+    throw Error(Errc::invalid_argument,
+                input_.name() +
+                    " is not a regular file, and --require-signature reads the bundle twice; name a file");
   if (signature_.file.empty())
     throw Error(Errc::invalid_argument,
                 "a bundle from stdin has no signature file beside it; name its signature with "

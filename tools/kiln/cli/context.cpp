@@ -68,7 +68,8 @@ void Context::add_common_flags(Command app) {
   app.option("--arch", arch, "90, sm_90 or sm_90a; default: KILN_ARCH, else this GPU's, else sm_90a")
       .type_name("ARCH")
       .group(group);
-  app.option("--log-level", log_level, "trace, debug, info, warning or warn (default), error or off")
+  app.option("--log-level", log_level,
+             "trace, debug, info, warning or warn, error or off; default: KILN_LOG, else warning")
       .type_name("LEVEL")
       .one_of({"trace", "debug", "info", "warning", "warn", "error", "off"})
       .group(group);

@@ -63,7 +63,7 @@ void probe_load(const Driver& driver, const toolchain::DeviceFacts& device, cons
     out.push_back({"launch", Status::ok, "device 0 runs the probe kernel"});
   else
     out.push_back({"launch", Status::error, std::string(call) + " returned " + driver.describe(result),
-                   "look for Xid errors in the kernel's log, and reset or replace the device"});
+                   "look for Xid errors in the log of the Linux kernel, and reset or replace the device"});
 }
 
 /// An image of a newer CUDA major version does not load; an image of the driver's own major version does.

@@ -69,9 +69,9 @@ std::string subcommands(const CommandPage& page) {
 std::string configuration() {
   std::string out =
       section("Configuration") +
-      "A flag comes before the environment, the environment before\n"
+      "A flag overrides the environment, the environment overrides\n"
       "\\fI$XDG_CONFIG_HOME/kiln/config.toml\\fR (keys in lower case, without KILN_),\n"
-      "and the file before the default. \\fBkiln doctor \\-v\\fR shows where each value comes from.\n";
+      "and the file overrides the default. \\fBkiln doctor \\-v\\fR shows where each value comes from.\n";
   const runtime::Config config = runtime::Config::resolve(Options::hermetic());
   for (const runtime::Setting& setting : config.settings()) {
     const std::string preset = setting.value.empty() ? "" : " (default: " + setting.value + ')';

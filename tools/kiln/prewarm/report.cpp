@@ -99,7 +99,7 @@ void report_failures(const PrewarmResult& result, const PlanRoom& room) {
     std::fprintf(stderr, "kiln: interrupted; the same command makes the rest\n");
   if (result.uncached) {
     std::fprintf(
-        stderr, "kiln: error: %s compiled and could not be cached; see the warnings\n",
+        stderr, "kiln: error: %s compiled but could not be cached; see the warnings\n",
         (counted(result.uncached, "specialisation") + (result.uncached == 1 ? " was" : " were")).c_str());
   }
   if (room.evicted) {

@@ -241,7 +241,7 @@ void add_run(Command app, Context& context) {
                  "Parameters as P=V; scalar arguments as rows=64, or in several sizes as rows=1,64,4096");
   command.flag("--check", flags->check, "Compare with the template's [reference], a naive kernel in double");
   command.flag("--bench", flags->bench,
-               "Time it with a cold L2 cache, beside a kernel that only moves the same bytes");
+               "Time the kernel with a cold L2 cache, beside a kernel that only moves the same bytes");
   command.flag("--strict", flags->strict,
                "Fail when the kernel breaks [limits] or ptxas warns of its performance");
   command.option("--device", flags->device, "Ordinal of the GPU").capture_default_str();

@@ -99,7 +99,7 @@ void add_templates(Command app, Context& context) {
         if (arguments->markdown) return write_markdown(context, *arguments);
         return arguments->name.empty() ? list(context, arguments->all) : one(context, arguments->name);
       });
-  sub.option("name", arguments->name, "The template to explain").type_name("NAME");
+  sub.option("name", arguments->name, "Template to explain").type_name("NAME");
   sub.flag("--all", arguments->all, "Also list internal templates");
   sub.flag("--markdown", arguments->markdown,
            "Write a page of Markdown: parameters, arguments, constraints, cost")

@@ -51,7 +51,7 @@ std::string what_is_wrong(const CheckedArgument& argument) {
   char out[128];
   if (argument.mismatched_nonfinite > 0)
     std::snprintf(out, sizeof out,
-                  "is wrong: in %llu elements, only one of it and the reference is a finite number",
+                  "is wrong: in %llu elements, the result alone or the reference alone is a finite number",
                   static_cast<unsigned long long>(argument.mismatched_nonfinite));
   else
     std::snprintf(out, sizeof out, "is wrong: relative RMS %.2e against the reference, allowed %.1e",
