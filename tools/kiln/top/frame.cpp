@@ -98,7 +98,7 @@ void append(std::vector<std::string>& out, const std::vector<Line>& lines, const
 }
 
 std::vector<Line> lines_of(const std::vector<TopRow>& rows) {
-  std::vector<Line> out{{{"STATE", "SINCE", "PROCESS", "WHAT"}, Style::bold}};
+  std::vector<Line> out{{{"STATE", "FOR", "PROCESS", "WHAT"}, Style::bold}};
   for (const TopRow& row : rows)
     out.push_back({{words_of(row.state), row.seconds ? duration(*row.seconds) : "",
                     clipped(row.process, kProcessColumns), row.subject},
