@@ -232,8 +232,9 @@ void add_bundle_export(Command bundle, Context& context) {
       "--device names the GPU whose tuned choices its rows take.\n"
       "--arch may be a list: it selects entries, or with a plan, is the arch of rows that name none.\n"
       "FILE is replaced only when the whole bundle is written. When entries are removed during the export\n"
-      "(evicted, or by 'kiln clear' or 'kiln gc'), it starts again, at most five times. Then, or when bytes\n"
-      "have gone into a pipe, it leaves the removed entries out and warns.\n"
+      "(evicted, or by 'kiln clear' or 'kiln gc'), it starts again. The fifth attempt, and the only one "
+      "into\n"
+      "a pipe, leave the removed entries out and warn; with a plan and a file, only under --keep-going.\n"
       "Exit status: 0 done, 1 failed, 2 usage, 3 some of a plan is missing or nothing matches (nothing is\n"
       "written without --keep-going), 4 damaged entries were left out, 130 interrupted.");
 }
