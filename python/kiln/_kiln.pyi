@@ -1,4 +1,4 @@
-"""The extension module that kiln/__init__.py re-exports. Programs import kiln instead."""
+"""The extension: what kiln/__init__.py is made of. Programs import kiln."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -9,149 +9,123 @@ DEVICE_CURRENT: int
 DEVICE_NONE: int
 
 class Image:
-    """A compiled image, which needs no GPU. `outcome` says how it was obtained, as in KernelInfo."""
+    """A compiled image, without a GPU."""
 
     @property
-    def outcome(self) -> str: ...
+    def outcome(self) -> str:
+        """How the image was obtained: "memory", "disk", "layer", "remote", "compiled" or "waited"."""
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """The key of the record, as 64 hex digits."""
     @property
-    def arch(self) -> str: ...
+    def arch(self) -> str:
+        """The architecture of the image, such as "sm_90a"."""
     @property
-    def lowered_name(self) -> str: ...
+    def lowered_name(self) -> str:
+        """The symbol of the kernel in the image."""
     @property
-    def specialization(self) -> str: ...
+    def specialization(self) -> str:
+        """The template's name with all parameters: "rms_norm T=bf16 H=4096"."""
     @property
-    def cubin(self) -> bytes: ...
+    def cubin(self) -> bytes:
+        """The bytes of the compiled cubin."""
 
 class Template:
-    """A template, bound to a device's context and arch. Thread-safe.
+    """A template, bound to a device's context and arch. Parameters by position in the manifest's order, or by name."""
 
-    Parameters are given by position in the manifest's order, or by name, but not both.
-    None, and a parameter that is left out, mean the manifest's default.
+    def get(self, *values: Any, deadline: float = 0, stream: Any = None, fallback: bool = False, **parameters: Any) -> Kernel:
+        """The kernel for these parameters, from memory, from disk or from the compiler.
 
-    - get() returns a loaded kernel, and waits until it is made.
-      `deadline` is in seconds: 0 means no limit, and a negative deadline has passed already. When `stream` is
-      capturing, a kernel that is not ready is refused with NotReady. With `fallback` the manifest's fallback
-      kernel is returned at once while the specialised kernel compiles. A parameter named deadline, stream or
-      fallback can only be given by position.
-    - try_get() returns the kernel if it is ready, else None. It touches neither disk nor driver.
-    - prefetch() makes the kernel ready on a thread of kiln's, and returns at once.
-    - compile() returns the image alone.
-    """
-
-    def get(self, *values: Any, deadline: float = 0, stream: Any = None, fallback: bool = False, **parameters: Any) -> Kernel: ...
-    def try_get(self, *values: Any) -> Kernel | None: ...
-    def prefetch(self, *values: Any, **parameters: Any) -> None: ...
-    def compile(self, *values: Any, **parameters: Any) -> Image: ...
+        `deadline` is the number of seconds to wait for a kernel that is not ready; 0 waits without limit.
+        While `stream` captures a graph, a kernel that is not ready is refused (NotReady).
+        With `fallback`, a kernel of the manifest's fallback template is returned at once while the specialised kernel compiles.
+        A parameter that is named `deadline`, `stream` or `fallback` must be given by position.
+        """
+    def try_get(self, *values: Any) -> Kernel | None:
+        """The kernel if it is ready in memory, else None. Never waits and never compiles."""
+    def prefetch(self, *values: Any, **parameters: Any) -> None:
+        """Starts to make the kernel ready in the background, after kernels that a caller waits for."""
+    def compile(self, *values: Any, **parameters: Any) -> Image:
+        """The compiled image alone. It needs no GPU and loads nothing."""
 
 @final
 class Kernel:
-    """A loaded kernel. A call launches it.
+    """A loaded kernel. Arguments come in the manifest's order; trailing optional ones may be left out."""
 
-    Arguments come in the manifest's order. Trailing optional arguments may be left out.
-    `stream` is an integer or a stream object; None means the current stream of the first array's library.
+    def __call__(self, *arguments: Any, stream: Any = None) -> None:
+        """Launches with the geometry of the manifest.
 
-    - entry() returns another [[kernel]] of the same image.
-    - variable() returns (address, bytes) of a [[global]].
-    - constant() returns an integer constant of the source, an [export] of the manifest.
-    """
-
-    def __call__(self, *arguments: Any, stream: Any = None) -> None: ...
-    def entry(self, name: str, /) -> Kernel: ...
-    def variable(self, name: str, /) -> tuple[int, int]: ...
-    def constant(self, name: str, /) -> int: ...
+        Without `stream` it launches on the current stream of the first array's library.
+        """
+    def entry(self, name: str, /) -> Kernel:
+        """Another [[kernel]] of the manifest: an entry point of the same image, which shares its variables."""
+    def variable(self, name: str, /) -> tuple[int, int]:
+        """Address and bytes of a [[global]] of the manifest, in the context of this kernel."""
+    def constant(self, name: str, /) -> int:
+        """An integer constant of the source: an [export] of the manifest."""
     @property
-    def info(self) -> KernelInfo: ...
+    def info(self) -> KernelInfo:
+        """The key, the registers, the spills, and how the kernel was obtained."""
     @property
-    def function(self) -> int: ...
+    def function(self) -> int:
+        """The address of the CUfunction, for programs that launch by themselves."""
 
 @final
 class Launcher:
-    """The kernels of one template by device and parameters. A call finds a kernel and launches it.
+    """One template's kernels by device and parameters; miss(device, parameters) makes one, failed(device, error, launch) may mend a launch."""
 
-    miss(device, parameters) makes a kernel that is not there yet.
-    failed(device, error, launch) is called when a launch fails. It may repair the context, call launch(), and
-    then returns True. forget() drops all kernels.
-    """
-
-    def __new__(
-        cls, miss: Callable[[int, tuple[Any, ...]], Kernel], failed: Callable[[int, Any, Callable[[], None]], bool]
-    ) -> Launcher: ...
+    def __new__(cls, miss: Callable[[int, tuple[Any, ...]], Kernel], failed: Callable[[int, Any, Callable[[], None]], bool]) -> Launcher: ...
     def __call__(self, parameters: tuple[Any, ...], /, *arguments: Any) -> None: ...
     def forget(self) -> None: ...
 
 class Preparation:
-    """A plan that is being made ready.
-
-    wait() waits at most `seconds` and returns (done, the counts of a Progress).
-    It raises the first failure once all is done. end() begins nothing more.
-    """
+    """A plan that is being made ready."""
 
     def wait(self, seconds: float, /) -> tuple[bool, tuple[int, int, int, int, int, int, int, int]]: ...
     def end(self) -> None: ...
 
 class Service:
-    def __init__(
-        self,
-        mode: int,
-        hermetic: bool,
-        jobs: int,
-        compile_deadline: float,
-        adopt: bool,
-        cache_dir: str | None,
-        cache_layers: str | None,
-        cache_max_size: str | None,
-        template_path: str | None,
-        include_path: str | None,
-        cuda_home: str | None,
-        toolchain: str | None,
-        arch: str | None,
-        worker: str | None,
-        record: str | None,
-        compile_memory: str | None,
-    ) -> None: ...
-    def close(self) -> None: ...
-    @property
-    def closed(self) -> bool: ...
-    def open(self, name: str, device: int, arch: str | None) -> Template: ...
-    def add_template(self, manifest: str, source: str, reference: str | None = None) -> None: ...
-    def begin(
-        self,
-        plan: str | None,
-        file: str | None,
-        until_image: bool,
-        device: int,
-        arch: str | None,
-        deadline: float,
-        may_compile: bool,
-    ) -> Preparation: ...
-    def seal(self) -> None: ...
-    def missing(self) -> str: ...
-    def fingerprint(self) -> str: ...
-    def adopt(self) -> int: ...
-    def stats(self) -> dict[str, int | float]: ...
+    """What kiln.Service is made of."""
 
-def library_version() -> str: ...
-def process_seal() -> None: ...
+    def __init__(self, mode: int, hermetic: bool, jobs: int, compile_deadline: float, adopt: bool, cache_dir: str | None, cache_layers: str | None,
+                 cache_max_size: str | None, template_path: str | None, include_path: str | None, cuda_home: str | None, toolchain: str | None,
+                 arch: str | None, worker: str | None, record: str | None, compile_memory: str | None) -> None: ...
+    def close(self) -> None:
+        """Unloads the kernels, which must be quiet, and writes what is not on disk yet."""
+    @property
+    def closed(self) -> bool:
+        """True after close()."""
+    def open(self, name: str, device: int, arch: str | None) -> Template: ...
+    def add_template(self, manifest: str, source: str, reference: str | None = None) -> None:
+        """Registers a template from memory: the texts of its manifest, its source and its reference."""
+    def begin(self, plan: str | None, file: str | None, until_image: bool, device: int, arch: str | None, deadline: float,
+              may_compile: bool) -> Preparation: ...
+    def seal(self) -> None:
+        """From here on only kernels in memory are returned, unless this service was told mode jit or warn."""
+    def missing(self) -> str:
+        """The specialisations that were refused because of the seal, as the text of a plan."""
+    def fingerprint(self) -> str:
+        """32 hex digits over what is loaded: equal in two processes that run the same kernels."""
+    def adopt(self) -> int:
+        """Lets get(fallback=True) return the specialised kernels that have become ready; returns their number."""
+    def stats(self) -> dict[str, int | float]:
+        """Counters since the service was made: the fields of kiln_stats in kiln.h."""
+
+def library_version() -> str:
+    """The version of the library, such as "0.1.0"."""
+
+def process_seal() -> None:
+    """Seals every service of this process, present and future."""
+
 def capture_begin() -> None: ...
 def capture_end() -> None: ...
-def accept_host_memory(on: bool, /) -> None: ...
-def attention_sizes(
-    kernel: Kernel, *, max_requests: int, kv_heads: int, max_tokens: int = 0, workers: int = 0
-) -> AttentionSizes: ...
-def attention_plan(
-    kernel: Kernel,
-    buffer: Any,
-    *,
-    max_requests: int,
-    kv_heads: int,
-    kv_indptr: Sequence[int] | None,
-    qo_indptr: Sequence[int] | None = None,
-    kv_len: Sequence[int] | None = None,
-    last_page_len: Sequence[int] | None = None,
-    page_size: int = 0,
-    window_left: int = -1,
-    max_tokens: int = 0,
-    workers: int = 0,
-) -> AttentionPlan: ...
+def accept_host_memory(on: bool, /) -> None:
+    """For tests with a driver whose device memory is the host's."""
+
+def attention_sizes(kernel: Kernel, *, max_requests: int, kv_heads: int, max_tokens: int = 0, workers: int = 0) -> AttentionSizes:
+    """Sizes of plan and workspace for an attention kernel. They follow from the limits alone."""
+
+def attention_plan(kernel: Kernel, buffer: Any, *, max_requests: int, kv_heads: int, kv_indptr: Sequence[int] | None,
+                   qo_indptr: Sequence[int] | None = None, kv_len: Sequence[int] | None = None, last_page_len: Sequence[int] | None = None,
+                   page_size: int = 0, window_left: int = -1, max_tokens: int = 0, workers: int = 0) -> AttentionPlan:
+    """Writes the plan of a batch into `buffer`, in host memory. The caller copies it to the device in the stream of the launch."""
