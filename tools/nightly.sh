@@ -3,7 +3,7 @@
 # templates also for the oldest arch, and strict time limits. Arguments go to ctest.
 #
 # First each file is compiled alone, without precompiled headers, which shows that it includes what it uses.
-# Then the fuzz programs are built.
+# Then the fuzz programs are built, and the site of the documentation.
 set -e
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -13,5 +13,6 @@ cmake --build build/alone
 install_packages clang-14 libclang-rt-14-dev
 cmake --preset fuzz
 cmake --build --preset fuzz
+tools/site.sh
 export KILN_NIGHTLY=1 KILN_TEST_TIMES=strict
 exec tools/test.sh "$@"

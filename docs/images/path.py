@@ -106,7 +106,7 @@ def picture(palette: dict[str, str]) -> str:
             if step != remote:  # the first caller goes on without a miss
                 d.text(left(step) - GAP / 2, y - 7, "miss", 11.5, "quiet")
 
-    # What a compile leaves behind: published off the caller's way.
+    # A compiled image is published off the caller's way.
     d.box(left(compiler), 14, BOX, 50, "box", "edge")
     d.text(middle(compiler), 36, "6  publish", 16.5, bold=True)
     d.text(middle(compiler), 54, "in the background", 12, "accent")

@@ -316,7 +316,7 @@ def uncommented(comment: str) -> str:
 
 
 def section_text(comment: str) -> str:
-    """What a section's comment says below its line of dashes, in paragraphs of one line each."""
+    """The text of a section's comment below its line of dashes, in paragraphs of one line each."""
     body = uncommented(comment).partition("\n")[2]
     body = re.sub(r"^-+\s*", "", body)
     return "\n\n".join(" ".join(p.split()) for p in re.split(r"\n\s*\n", body) if p.strip())

@@ -304,6 +304,7 @@ TEST(Layout, PublicHeadersAreSelfContainedCxx17) {
 TEST(Layout, TopLevelIsFixed) {
   const std::set<std::string> expected = {"CMakeLists.txt",
                                           "CMakePresets.json",
+                                          "mkdocs.yml",
                                           "src",
                                           "templates",
                                           "include",
