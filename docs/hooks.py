@@ -75,10 +75,13 @@ def generated_references(build: Path) -> dict[str, str]:
 
 
 def repository_path(page: str) -> str:
-    """Where the text of a page of the site stands in the repository."""
+    """Where the text of a page of the site stands in the repository. Links in the text are relative to that."""
     for name, target in ROOT_PAGES.items():
         if page == target:
             return name
+    if page.startswith("source/"):
+        target = page.removeprefix("source/").removesuffix(".md")
+        return f"{target}/README.md" if (ROOT / target).is_dir() else target
     return f"docs/{page}"
 
 
@@ -119,8 +122,8 @@ def source_text(target: str) -> str:
     if path.is_dir():
         names = sorted(p.name + "/" * p.is_dir() for p in path.iterdir() if not p.name.startswith((".", "__")))
         readme = path / "README.md"
-        head = readme.read_text() + "\n\n" if readme.is_file() else f"# {target}/\n\nThis directory of the repository has these files.\n\n"
-        return head + "\n".join(f"- {listed(target, name)}" for name in names) + "\n"
+        head = readme.read_text() if readme.is_file() else f"# {target}\n\nThis directory of the repository has these files."
+        return f"{head}\n\n" + "\n".join(f"- [{name}]({name.rstrip('/')})" for name in names if name != "README.md") + "\n"
     if path.suffix == ".md":
         return path.read_text()
     text = path.read_text(errors="replace")
@@ -128,23 +131,17 @@ def source_text(target: str) -> str:
     return f"# {target}\n\n{fence}{LANGUAGES.get(path.suffix, 'text')}\n{text.rstrip()}\n{fence}\n"
 
 
-def listed(directory: str, name: str) -> str:
-    """A file of a directory: a link when the site has it."""
-    place = site_path(f"{directory}/{name}") if not name.endswith("/") else None
-    if place is None or place.endswith(".py"):
-        return f"`{name}`"
-    return f"[{name}]({posixpath.relpath(place, posixpath.dirname(source_page(directory)))})"
-
-
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     made = generated_references(ROOT / "build")
     made |= {target: (ROOT / name).read_text() for name, target in ROOT_PAGES.items() if (ROOT / name).is_file()}
     texts = {file.src_uri: file.content_string for file in files if file.is_documentation_page()} | made
-    for page, text in texts.items():
+    while texts:
+        page, text = texts.popitem()
         for target in links_of(repository_path(page), text):
             exists = not target.startswith("..") and (ROOT / target).exists()
-            if exists and site_path(target) is None:
-                made[source_page(target)] = source_text(target)
+            place = source_page(target)
+            if exists and site_path(target) is None and place not in made:
+                made[place] = texts[place] = source_text(target)
     for place, text in made.items():
         files.append(File.generated(config, place, content=text))
     return files
@@ -152,8 +149,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     here = page.file.src_uri
-    if here.startswith("source/"):
-        return for_python_markdown(markdown)
     origin = posixpath.dirname(repository_path(here))
 
     def link(match: re.Match[str]) -> str:

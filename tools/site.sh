@@ -20,13 +20,17 @@ export NO_MKDOCS_2_WARNING=1 # an advertisement of the theme
 python3 tools/site_check.py build/site
 
 say "loading pages in Chromium"
-profile=$(mktemp -d)
-trap 'rm -rf "$profile"' EXIT
-browser=(chromium --headless --disable-gpu --hide-scrollbars --no-first-run "--user-data-dir=$profile")
+scratch=$(mktemp -d)
+"$tools/bin/python" -u -m http.server 0 --bind 127.0.0.1 -d build/site >"$scratch/server" 2>"$scratch/requests" &
+server=$!
+trap 'kill "$server"; rm -rf "$scratch"' EXIT
+until grep -q 'port [0-9]' "$scratch/server"; do kill -0 "$server" && sleep 0.1; done
+address=http://127.0.0.1:$(sed -n 's/.*port \([0-9]*\).*/\1/p' "$scratch/server")
+browser=(chromium --headless --disable-gpu --hide-scrollbars --no-first-run "--user-data-dir=$scratch/profile")
 [ "$(id -u)" -ne 0 ] || browser+=(--no-sandbox)
 # show PAGE TITLE: saves build/site-shots/PAGE-{light,dark}.png. Fails when the loaded page has another title.
 show() {
-  local page=$1 title=$2 url=file://$root/build/site/$1.html scheme colour=0
+  local page=$1 title=$2 url=$address/$1.html scheme colour=0
   "${browser[@]}" --dump-dom "$url" 2>/dev/null | grep -qF "<title>$title</title>" || { echo "$page.html: its title in Chromium is not '$title'" >&2; exit 1; }
   for scheme in dark light; do
     "${browser[@]}" --blink-settings=preferredColorScheme=$colour --window-size=1280,1600 \
