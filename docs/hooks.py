@@ -11,7 +11,6 @@ The pages of docs/ are written for GitHub's Markdown. `for_python_markdown` chan
 from __future__ import annotations
 
 import importlib.util
-import os
 import posixpath
 import re
 import sys
@@ -32,8 +31,17 @@ OTHER_PAGES = {
     "python/kiln": "reference/python.md",
 }
 LANGUAGES = {
-    ".cpp": "cpp", ".hpp": "cpp", ".h": "c", ".cu": "cuda", ".cuh": "cuda", ".py": "python", ".sh": "bash", ".toml": "toml", ".json": "json",
-    ".cmake": "cmake", ".txt": "text",
+    ".cpp": "cpp",
+    ".hpp": "cpp",
+    ".h": "c",
+    ".cu": "cuda",
+    ".cuh": "cuda",
+    ".py": "python",
+    ".sh": "bash",
+    ".toml": "toml",
+    ".json": "json",
+    ".cmake": "cmake",
+    ".txt": "text",
 }
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)((?:#[^)\s]*)?\))")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the pages of a built site: each has a title, links within the site lead somewhere, and nothing is fetched from elsewhere.
 
-    site_check.py DIRECTORY
+site_check.py DIRECTORY
 """
 
 import re

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the path of a call: path-light.svg and path-dark.svg beside this script, and logo.svg.
 
-    docs/images/path.py
+docs/images/path.py
 """
 
 from pathlib import Path
@@ -12,12 +12,30 @@ MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monos
 
 PALETTES = {
     "light": {
-        "page": "none", "box": "#fffaf5", "edge": "#d6c7b8", "text": "#1c1917", "quiet": "#57534e", "line": "#78716c",
-        "hit": "#15803d", "accent": "#c2410c", "fill": "#9a3412", "on_fill": "#ffffff", "soft": "#ffedd5",
+        "page": "none",
+        "box": "#fffaf5",
+        "edge": "#d6c7b8",
+        "text": "#1c1917",
+        "quiet": "#57534e",
+        "line": "#78716c",
+        "hit": "#15803d",
+        "accent": "#c2410c",
+        "fill": "#9a3412",
+        "on_fill": "#ffffff",
+        "soft": "#ffedd5",
     },
     "dark": {
-        "page": "none", "box": "#292524", "edge": "#57534e", "text": "#f5f5f4", "quiet": "#c4beb8", "line": "#a8a29e",
-        "hit": "#4ade80", "accent": "#fb923c", "fill": "#9a3412", "on_fill": "#ffffff", "soft": "#431f10",
+        "page": "none",
+        "box": "#292524",
+        "edge": "#57534e",
+        "text": "#f5f5f4",
+        "quiet": "#c4beb8",
+        "line": "#a8a29e",
+        "hit": "#4ade80",
+        "accent": "#fb923c",
+        "fill": "#9a3412",
+        "on_fill": "#ffffff",
+        "soft": "#431f10",
     },
 }
 
@@ -48,11 +66,23 @@ class Drawing:
             f'stroke="{self.colour[edge]}" stroke-width="1.5"{dashes}/>'
         )
 
-    def text(self, x: float, y: float, words: str, size: float = 14, colour: str = "text", anchor: str = "middle", bold: bool = False, mono: bool = False) -> None:
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        size: float = 14,
+        colour: str = "text",
+        anchor: str = "middle",
+        bold: bool = False,
+        mono: bool = False,
+    ) -> None:
         words = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         weight = ' font-weight="600"' if bold else ""
         family = f' font-family="{MONO}"' if mono else ""
-        self.parts.append(f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" fill="{self.colour[colour]}"{weight}{family}>{words}</text>')
+        self.parts.append(
+            f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" fill="{self.colour[colour]}"{weight}{family}>{words}</text>'
+        )
 
     def arrow(self, points: list[tuple[float, float]], colour: str, dash: bool = False) -> None:
         dashes = ' stroke-dasharray="5 4"' if dash else ""
@@ -126,12 +156,18 @@ def picture(palette: dict[str, str]) -> str:
         d.text(x + 8, 284, label, 12.5, "hit", anchor="start")
     d.arrow([(left(memory) + 46, TOP + TALL), (left(memory) + 46, END)], "hit")
     d.text(left(memory) + 54, 254, "ready", 12.5, "hit", anchor="start")
-    d.arrow([(middle(flight), TOP + TALL), (middle(flight), 250), (middle(disk) + 46, 250), (middle(disk) + 46, TOP + TALL)], "line", dash=True)
+    d.arrow(
+        [(middle(flight), TOP + TALL), (middle(flight), 250), (middle(disk) + 46, 250), (middle(disk) + 46, TOP + TALL)],
+        "line",
+        dash=True,
+    )
     d.text((middle(flight) + middle(disk) + 46) / 2, 267, "look again", 12.5, "quiet")
 
     # The result.
     d.box(left(memory), END, left(compiler) + BOX - left(memory), 46, "fill", "fill")
-    d.text((left(memory) + left(compiler) + BOX) / 2, END + 29, "a kernel: call it, or take its CUfunction", 15.5, "on_fill", bold=True)
+    d.text(
+        (left(memory) + left(compiler) + BOX) / 2, END + 29, "a kernel: call it, or take its CUfunction", 15.5, "on_fill", bold=True
+    )
     d.arrow([(middle(flight), LOAD + 46), (middle(flight), END)], "hit")
     return d.svg()
 

@@ -43,9 +43,20 @@ WARN_AS_ERROR = YES
 """
 
 # Headers of cpp.md in the order in which a reader needs them. A header that is missing here comes last.
-ORDER = (
-    "service options kernel_template kernel scope attention specialization dtype device_ptr error event digest".split()
-)
+ORDER = [
+    "service",
+    "options",
+    "kernel_template",
+    "kernel",
+    "scope",
+    "attention",
+    "specialization",
+    "dtype",
+    "device_ptr",
+    "error",
+    "event",
+    "digest",
+]
 
 
 # ---- input filter: comments that Doxygen reads as documentation
@@ -172,7 +183,11 @@ def member(node: ET.Element) -> Item:
         item.declaration = f"#define {name} {flat(node.find('initializer'))}"
     elif kind == "typedef":
         alias = flat(node.find("definition")).startswith("using")
-        item.declaration = f"using {name} = {type_text.removeprefix('typedef ')};" if alias else tidy(f"typedef {type_text} {name}{arguments}") + ";"
+        item.declaration = (
+            f"using {name} = {type_text.removeprefix('typedef ')};"
+            if alias
+            else tidy(f"typedef {type_text} {name}{arguments}") + ";"
+        )
     else:
         default = flat(node.find("initializer")) if kind == "variable" else ""
         head = "static " * (node.get("static") == "yes") + "explicit " * (node.get("explicit") == "yes")
@@ -259,7 +274,9 @@ class Writer:
             return "".join(out) + markdown_escaped(piece[at:])
 
         pieces = re.split(r"(`[^`]*`|\"[^\"]*\")", text)
-        return "".join(plain(p) if i % 2 == 0 else p if p[0] == "`" else f'"{markdown_escaped(p[1:-1])}"' for i, p in enumerate(pieces))
+        return "".join(
+            plain(p) if i % 2 == 0 else p if p[0] == "`" else f'"{markdown_escaped(p[1:-1])}"' for i, p in enumerate(pieces)
+        )
 
     def paragraphs(self, text: str) -> None:
         for part in filter(None, text.split("\n\n")):
@@ -357,7 +374,9 @@ def c_page(reader: Reader, anchors: dict[str, str]) -> str:
                 continue
             for handles, declared in itertools.groupby(group, key=is_handle):
                 if handles:
-                    out.table(("Handle", "Meaning"), ((f'<span id="{item.name}">`{item.name}`</span>', item.text) for item in declared))
+                    out.table(
+                        ("Handle", "Meaning"), ((f'<span id="{item.name}">`{item.name}`</span>', item.text) for item in declared)
+                    )
                 else:
                     for item in declared:
                         c_item(out, item)
@@ -466,7 +485,11 @@ def pages(build: Path) -> dict[str, str]:
     settings = DOXYFILE.format(headers=HEADERS, python=sys.executable, script=Path(__file__).resolve(), output=output)
     subprocess.run(["doxygen", "-"], input=settings, text=True, check=True, cwd=output)
     reader = Reader(output / "xml")
-    anchors = {item.name: f"c.md#{item.name}" for item in reader.records("kiln.h") + reader.free("kiln.h") if item.kind in ("struct", "function", "typedef")}
+    anchors = {
+        item.name: f"c.md#{item.name}"
+        for item in reader.records("kiln.h") + reader.free("kiln.h")
+        if item.kind in ("struct", "function", "typedef")
+    }
     anchors.pop("kiln_install_prefix", None)
     own = {name: link.removeprefix("c.md") for name, link in anchors.items()}
     return {"c.md": c_page(reader, own), "cpp.md": cpp_page(reader, anchors)}

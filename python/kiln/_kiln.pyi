@@ -74,7 +74,9 @@ class Kernel:
 class Launcher:
     """One template's kernels by device and parameters; miss(device, parameters) makes one, failed(device, error, launch) may mend a launch."""
 
-    def __new__(cls, miss: Callable[[int, tuple[Any, ...]], Kernel], failed: Callable[[int, Any, Callable[[], None]], bool]) -> Launcher: ...
+    def __new__(
+        cls, miss: Callable[[int, tuple[Any, ...]], Kernel], failed: Callable[[int, Any, Callable[[], None]], bool]
+    ) -> Launcher: ...
     def __call__(self, parameters: tuple[Any, ...], /, *arguments: Any) -> None: ...
     def forget(self) -> None: ...
 
@@ -85,11 +87,27 @@ class Preparation:
     def end(self) -> None: ...
 
 class Service:
-    """What kiln.Service is made of."""
+    """The native service that kiln.Service wraps."""
 
-    def __init__(self, mode: int, hermetic: bool, jobs: int, compile_deadline: float, adopt: bool, cache_dir: str | None, cache_layers: str | None,
-                 cache_max_size: str | None, template_path: str | None, include_path: str | None, cuda_home: str | None, toolchain: str | None,
-                 arch: str | None, worker: str | None, record: str | None, compile_memory: str | None) -> None: ...
+    def __init__(
+        self,
+        mode: int,
+        hermetic: bool,
+        jobs: int,
+        compile_deadline: float,
+        adopt: bool,
+        cache_dir: str | None,
+        cache_layers: str | None,
+        cache_max_size: str | None,
+        template_path: str | None,
+        include_path: str | None,
+        cuda_home: str | None,
+        toolchain: str | None,
+        arch: str | None,
+        worker: str | None,
+        record: str | None,
+        compile_memory: str | None,
+    ) -> None: ...
     def close(self) -> None:
         """Unloads the kernels, which must be quiet, and writes what is not on disk yet."""
     @property
@@ -98,8 +116,16 @@ class Service:
     def open(self, name: str, device: int, arch: str | None) -> Template: ...
     def add_template(self, manifest: str, source: str, reference: str | None = None) -> None:
         """Registers a template from memory: the texts of its manifest, its source and its reference."""
-    def begin(self, plan: str | None, file: str | None, until_image: bool, device: int, arch: str | None, deadline: float,
-              may_compile: bool) -> Preparation: ...
+    def begin(
+        self,
+        plan: str | None,
+        file: str | None,
+        until_image: bool,
+        device: int,
+        arch: str | None,
+        deadline: float,
+        may_compile: bool,
+    ) -> Preparation: ...
     def seal(self) -> None:
         """From here on only kernels in memory are returned, unless this service was told mode jit or warn."""
     def missing(self) -> str:
@@ -125,7 +151,19 @@ def accept_host_memory(on: bool, /) -> None:
 def attention_sizes(kernel: Kernel, *, max_requests: int, kv_heads: int, max_tokens: int = 0, workers: int = 0) -> AttentionSizes:
     """Sizes of plan and workspace for an attention kernel. They follow from the limits alone."""
 
-def attention_plan(kernel: Kernel, buffer: Any, *, max_requests: int, kv_heads: int, kv_indptr: Sequence[int] | None,
-                   qo_indptr: Sequence[int] | None = None, kv_len: Sequence[int] | None = None, last_page_len: Sequence[int] | None = None,
-                   page_size: int = 0, window_left: int = -1, max_tokens: int = 0, workers: int = 0) -> AttentionPlan:
+def attention_plan(
+    kernel: Kernel,
+    buffer: Any,
+    *,
+    max_requests: int,
+    kv_heads: int,
+    kv_indptr: Sequence[int] | None,
+    qo_indptr: Sequence[int] | None = None,
+    kv_len: Sequence[int] | None = None,
+    last_page_len: Sequence[int] | None = None,
+    page_size: int = 0,
+    window_left: int = -1,
+    max_tokens: int = 0,
+    workers: int = 0,
+) -> AttentionPlan:
     """Writes the plan of a batch into `buffer`, in host memory. The caller copies it to the device in the stream of the launch."""

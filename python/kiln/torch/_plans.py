@@ -1,7 +1,8 @@
-"""Attention with plans: which block of a launch does what, for the lengths of a batch, in a buffer that never moves.
+"""Attention with plans. A plan says what each block of a launch does for the lengths of a batch.
 
-plan() runs on the host, outside of any capture, and copies the plan to the device in the current stream; a call runs the operator, in eager mode,
-compiled or captured. A graph replays with other lengths once plan() was called for them.
+plan() runs on the host, outside of any capture, and copies the plan to the device in the current stream.
+The device buffer never moves. A call runs the operator, in eager mode, compiled or captured.
+A captured graph replays with other lengths after plan() was called for them.
 """
 
 from __future__ import annotations
@@ -30,14 +31,17 @@ def _listed(name: str, lengths: Any) -> list[int] | None:
 
 
 class _Planner:
-    """The host's side: a kernel, its limits, and what plans are written into and copied from. No part of the module, whose attributes are slow."""
+    """The host's side of plans: a kernel, its limits, and the host buffers that plans are written into.
+
+    It is separate from the torch module because attributes of a module are slow.
+    """
 
     def __init__(self, template: str, parameters: dict[str, Any], device: torch.device, limits: dict[str, int]) -> None:
         self.template, self.parameters, self.device, self.limits = template, parameters, device, limits
         self.service, self._kernel = _modes.service(), self._made()
         self.sizes = _kiln.attention_sizes(self._kernel, **limits)
         on_gpu = device.type == "cuda"
-        # Two, so that the next plan is written while the last is still being copied.
+        # Two buffers, so that the next plan can be written while the last plan is still being copied.
         self.host = [torch.empty(self.sizes.plan_bytes // 4, dtype=torch.int32, pin_memory=on_gpu) for _ in range(2)]
         self.bytes = [host.numpy() for host in self.host]
         self.copied: list[Any] = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
@@ -48,7 +52,7 @@ class _Planner:
         return _modes.kernel(f"kiln::{self.template}", self.template, self.device.index or 0, self.parameters)
 
     def kernel(self) -> _kiln.Kernel:
-        """Of the service that operators launch through now."""
+        """The kernel of the service that operators launch through now."""
         service = _modes.service()
         if self.service is not service:
             kernel = self._made()
@@ -79,8 +83,11 @@ class _Planner:
 
 
 class _Planned(torch.nn.Module):
-    """A plan's buffer and what makes plans. A module, so that a compiled model takes the plan for a buffer of its own. Not thread-safe; a plan belongs
-    to one launch at a time."""
+    """Holds a plan's device buffer and makes plans for it.
+
+    It is a torch module so that a compiled model treats the plan as a buffer of its own.
+    It is not thread-safe, and a plan belongs to one launch at a time.
+    """
 
     plan_words: Tensor
 
@@ -99,7 +106,7 @@ class _Planned(torch.nn.Module):
         self.register_buffer("plan_words", torch.zeros(sizes.plan_bytes // 4, dtype=torch.int32, device=place), persistent=False)
 
     def _plan(self, **lengths: Any) -> AttentionPlan:
-        if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo with this module
+        if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo
             refuse("plan() was called in a compiled function: plans are made on the host; call plan() before the function")
         return self._planner.write(self.plan_words, lengths)
 
@@ -113,7 +120,7 @@ class _Planned(torch.nn.Module):
 
 
 def _value_size(head_size: int) -> int:
-    """As the templates' manifests have it."""
+    """The size of a head of v for a size of a head of q and k, as the templates' manifests default it."""
     return 128 if head_size == 192 else head_size
 
 
@@ -124,8 +131,13 @@ class PagedDecode(_Planned):
         attention.plan(kv_indptr, last_page_len=last)       # for each batch, once for all layers
         o, lse = attention(q, k_cache, v_cache, kv_indices)
 
-    `max_tokens` is that of q, of all requests together: 0 is one each. Where not given, `value_size` is head_size, but 128 with heads of 192, and
-    `kv_dtype` is dtype. A token sees at most window_left tokens before its own place. `workers`: blocks of the grid, 0 for what the template says for this GPU.
+    `max_requests` and `max_tokens` bound every batch.
+    `max_tokens` counts the tokens of q of all requests; 0 means one for each request.
+    `value_size` (a head of v) is head_size by default, but 128 when head_size is 192.
+    `kv_dtype` is dtype by default.
+    A token sees at most `window_left` tokens before its own place; -1 means all.
+    soft_cap 0 means no cap, and sm_scale 0 means head_size^-1/2. With `alibi` each call takes alibi_slopes.
+    `workers` is the number of blocks of the grid; 0 means the template's choice for this GPU.
     """
 
     def __init__(
@@ -178,8 +190,14 @@ class PagedDecode(_Planned):
         self.window_left, self.soft_cap, self.sm_scale = window_left, soft_cap, sm_scale
 
     def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
-        """For requests whose pages are kv_indices[kv_indptr[i]:kv_indptr[i + 1]], the last with last_page_len[i] tokens (or kv_len[i] in all). With
-        qo_indptr request i has q[qo_indptr[i]:qo_indptr[i + 1]], else one token. Lists, numpy's arrays, or tensors in host memory."""
+        """Plans a batch, and starts the copy of the plan to the device in the current stream.
+
+        Request i has the pages kv_indices[kv_indptr[i]:kv_indptr[i + 1]]. Its last page has last_page_len[i]
+        tokens, or the request has kv_len[i] tokens in all. With qo_indptr the request has the queries
+        q[qo_indptr[i]:qo_indptr[i + 1]], else one token.
+        Lengths are lists, numpy arrays, or tensors in host memory.
+        Raises Error while a stream captures, in a compiled function, and for lengths on the device.
+        """
         return self._plan(
             kv_indptr=_listed("kv_indptr", kv_indptr),
             last_page_len=_listed("last_page_len", last_page_len),
@@ -200,8 +218,11 @@ class PagedDecode(_Planned):
         k_scale: Tensor | None = None,
         v_scale: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(o [tokens, heads, value_size], lse [tokens, heads]): torch.ops.kiln.attn_decode_paged with the plan. Rows of q behind the plan's are left
-        as they are allocated."""
+        """Runs torch.ops.kiln.attn_decode_paged with the plan.
+
+        Returns (o [tokens, heads, value_size], lse [tokens, heads]).
+        Results for rows of q after the plan's last token are not written: they hold whatever the memory held.
+        """
         of_type(self.dtype, q=q)
         of_type(self.kv_dtype, k_cache=k_cache)
         of_shape(q, "q", q.shape[0], self.heads, self.head_size)
@@ -229,13 +250,13 @@ class PagedDecode(_Planned):
 
 
 class RaggedPrefill(_Planned):
-    """Attention of a batch of prompts, whose tokens lie behind each other: template attn_prefill.
+    """Attention of a batch of prompts whose tokens are concatenated: template attn_prefill.
 
         attention = kiln.torch.RaggedPrefill(heads=32, kv_heads=8, head_size=128, max_requests=16, max_tokens=8192)
         attention.plan(qo_indptr, kv_indptr)
         o, lse = attention(q, k, v)
 
-    Options as PagedDecode's; `mask`: each call has a mask of its own, instead of `causal`.
+    Options are as in PagedDecode. With `mask` each call takes a mask of its own, instead of `causal`.
     """
 
     def __init__(
@@ -290,8 +311,13 @@ class RaggedPrefill(_Planned):
         )
 
     def plan(self, qo_indptr: Any, kv_indptr: Any, *, kv_len: Any = None) -> AttentionPlan:
-        """For requests with q[qo_indptr[i]:qo_indptr[i + 1]] and, of k and v, rows from kv_indptr[i] on: kv_len[i] of them, or all up to the next.
-        Lists, numpy's arrays, or tensors in host memory."""
+        """Plans a batch, and starts the copy of the plan to the device in the current stream.
+
+        Request i has the queries q[qo_indptr[i]:qo_indptr[i + 1]]. Its rows of k and v begin at kv_indptr[i]:
+        kv_len[i] of them, or all up to kv_indptr[i + 1].
+        Lengths are lists, numpy arrays, or tensors in host memory.
+        Raises Error while a stream captures, in a compiled function, and for lengths on the device.
+        """
         return self._plan(
             qo_indptr=_listed("qo_indptr", qo_indptr),
             kv_indptr=_listed("kv_indptr", kv_indptr),
@@ -309,8 +335,11 @@ class RaggedPrefill(_Planned):
         mask: Tensor | None = None,
         mask_indptr: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(o [tokens, heads, value_size], lse [tokens, heads]): torch.ops.kiln.attn_prefill with the plan. Rows of q behind the plan's are left as
-        they are allocated."""
+        """Runs torch.ops.kiln.attn_prefill with the plan.
+
+        Returns (o [tokens, heads, value_size], lse [tokens, heads]).
+        Results for rows of q after the plan's last token are not written: they hold whatever the memory held.
+        """
         of_type(self.dtype, q=q)
         of_shape(q, "q", q.shape[0], self.heads, self.head_size)
         of_shape(k, "k", k.shape[0], self.kv_heads, self.head_size)

@@ -28,12 +28,14 @@ std::string number(double value) {
 
 constexpr const char* kHead = R"(# The shipped templates
 
-Generated from the manifests by `kiln templates --markdown > docs/reference/templates.md`: what is wrong here is to be mended there.
-`kiln templates NAME` shows the same in a terminal. How to write one, and what the words mean: [Writing a template](../guide/write-a-template.md).
+`kiln templates --markdown > docs/reference/templates.md` makes this page from the manifests. Change a manifest to change the page.
+`kiln templates NAME` prints the same facts in a terminal. [Writing a template](../guide/write-a-template.md) explains how to make one.
 
-A parameter is compiled in; an argument is given with each launch. `value` is what `kiln run` passes where it is not told otherwise, and what an
-optional argument gets that is left out. Shapes and strides are in elements; without strides a tensor is contiguous. `{NAME}` in a message is a
-value. Expressions are C's, and [a few functions more](manifest.md#expressions).
+- A **parameter** is compiled in. An **argument** is given with each launch.
+- **value** is what `kiln run` passes when the command line does not say otherwise. An optional argument that is left out has this value, too.
+- Shapes and strides are in elements. A tensor without strides is contiguous.
+- `{NAME}` in a message stands for a value.
+- Expressions are those of C, with [some more functions](manifest.md#expressions).
 
 )";
 
