@@ -201,14 +201,15 @@ block = ["32"]
 )");
   const std::string page = kiln({"templates", "planned", "--markdown"}).out;
   EXPECT_NE(
-      page.find("| `kv_tokens` | of `kiln run` alone | | | `requests * 100` | tokens of k and v, of all "
-                "requests together |"),
+      page.find(
+          "| `kv_tokens` | a value of `kiln run` only | | | `requests * 100` | tokens of k and v, of all "
+          "requests together |"),
       std::string::npos)
       << page;
   EXPECT_NE(
-      page.find("- Host plan, kind attention: made before the launch into `plan`, partial results in "
-                "`partial`, shared among `workers` blocks; `tile_rows` = `N`, `tile_kv` = `64`, `group` = "
-                "`1`, `causal` = `0`, `window` = `0`, `tile_cost` = `1`, `min_units` = `4`, "
+      page.find("- Work list of kind attention, made on the host before the launch: it lies in `plan`, its "
+                "partial results in `partial`, for `workers` blocks; `tile_rows` = `N`, `tile_kv` = `64`, "
+                "`group` = `1`, `causal` = `0`, `window` = `0`, `tile_cost` = `1`, `min_units` = `4`, "
                 "`tiles_together` = `0`, `heads_together` = `0`.\n"),
       std::string::npos)
       << page;

@@ -124,7 +124,7 @@ TEST_F(HostileSource, AnImageOf300MegabytesIsRefusedInTheWorker) {
       "template <class T, int N> __global__ void scale(T* out, int n) {\n"
       "  asm volatile(\".global .align 4 .b8 kiln_huge[300000000] = {1};\");\n  out[0] = T(N);\n}\n");
   expect_fails(service, "huge", Errc::compile_failed, 60,
-               {"huge T=f32 N=7", "the image has 3000", "at most 268435456 are taken"});
+               {"huge T=f32 N=7", "the image has 3000", "at most 268435456 are allowed"});
   expect_works(service);
 }
 

@@ -102,7 +102,8 @@ std::string arguments(const Manifest& manifest) {
                r.value.empty() ? "" : code(r.value.text()), prose(r.doc)});
   }
   for (const auto& r : manifest.run_values)
-    table.add({code(r.name), "of `kiln run` alone", "", "", "", "", "", code(r.value.text()), prose(r.doc)});
+    table.add(
+        {code(r.name), "a value of `kiln run` only", "", "", "", "", "", code(r.value.text()), prose(r.doc)});
   return "\n" + table.text();
 }
 
@@ -113,9 +114,9 @@ std::string work_list(const Manifest& manifest) {
   std::vector<std::string> values;
   for (const auto& [key, expression] : p.kernel)
     values.push_back(code(key) + " = " + code(expression.text()));
-  return "- Host plan, kind " + p.kind + ": made before the launch into " + name(p.argument) +
-         (p.workspace < 0 ? "" : ", partial results in " + name(p.workspace)) + ", shared among " +
-         name(p.workers) + " blocks; " + base::join(values, ", ") + ".\n";
+  return "- Work list of kind " + p.kind + ", made on the host before the launch: it lies in " +
+         name(p.argument) + (p.workspace < 0 ? "" : ", its partial results in " + name(p.workspace)) +
+         ", for " + name(p.workers) + " blocks; " + base::join(values, ", ") + ".\n";
 }
 
 std::string constraints(const Manifest& manifest) {
