@@ -46,8 +46,8 @@ TEST_F(BundleLies, FactsOfAnotherTemplateArchNameOrParameter) {
     return entry;
   };
   EXPECT_SAID(with([](auto& f) { f.unit = "other"; }), "4", "disagree on the template");
-  EXPECT_SAID(with([](auto& f) { f.arch = "sm_80"; }), "4", "another arch");
-  EXPECT_SAID(with([](auto& f) { f.name_expression = "x"; }), "4", "another name");
+  EXPECT_SAID(with([](auto& f) { f.arch = "sm_80"; }), "4", "disagree on the arch");
+  EXPECT_SAID(with([](auto& f) { f.name_expression = "x"; }), "4", "disagree on the name");
   EXPECT_SAID(with([](auto& f) { f.parameters[0].value = "2"; }), "4", "disagree on the parameters");
   EXPECT_SAID(with([](auto& f) { f.project_header_through_toolkit = true; }), "4", "headers");
   EXPECT_SAID(with([](auto& f) { f.lowered_name = "_Z5other"; }), "4", "has no kernel");
@@ -70,18 +70,18 @@ TEST_F(BundleLies, FactsOfOtherResourcesThanTheImageHas) {
 }
 
 TEST_F(BundleLies, NamesThatNoTemplateHas) {
-  EXPECT_SAID(Made(1, "../../../tmp/evil").record(), "4", "names");
-  EXPECT_SAID(Made(1, "red\x1b[31m").record(), "4", "names");
-  EXPECT_SAID(Made(1, "tool@other").record(), "4", "names");
+  EXPECT_SAID(Made(1, "../../../tmp/evil").record(), "4", "a name that no template can have");
+  EXPECT_SAID(Made(1, "red\x1b[31m").record(), "4", "a name that no template can have");
+  EXPECT_SAID(Made(1, "tool@other").record(), "4", "a name that no template can have");
   Made parameter(1), value(1), expression(1), version(1);
   parameter.facts.parameters.push_back({"../../N", "1"});
-  EXPECT_SAID(parameter.record(), "4", "names");
+  EXPECT_SAID(parameter.record(), "4", "a name that no template can have");
   value.facts.parameters.push_back({"M", "1\n2"});
-  EXPECT_SAID(value.record(), "4", "names");
+  EXPECT_SAID(value.record(), "4", "a name that no template can have");
   expression.facts.name_expression = "tool<\x1b]0;title\x07>";
-  EXPECT_SAID(expression.record(), "4", "names");
+  EXPECT_SAID(expression.record(), "4", "a name that no template can have");
   version.facts.compiler_version = "13.0\x7f";
-  EXPECT_SAID(version.record(), "4", "names");
+  EXPECT_SAID(version.record(), "4", "a name that no template can have");
 }
 
 TEST_F(BundleLies, FactsThatAreDamaged) {
