@@ -43,7 +43,8 @@ class Kernel {
 
   /// Launches with the grid, block and shared memory of the manifest. The kernel's context must be current.
   ///
-  /// Arguments are in the manifest's order. Optional ones at the end may be left out.
+  /// Arguments are in the manifest's order, and [runtime] values follow them.
+  /// Optional arguments at the end may be left out when the manifest has no [runtime] values.
   /// A pointer is a device pointer or a DevicePtr. Integers, enums and floats are converted to the declared
   /// type when the value fits. Structs and tensor maps are copied by their bytes, at any alignment.
   /// A launch allocates nothing once the kernel has seen these argument types.

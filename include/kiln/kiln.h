@@ -610,7 +610,8 @@ typedef struct kiln_arg_type {
  * Launches a kernel with the grid, block and shared memory of its manifest.
  *
  * data[i] points to argument i, at any alignment. kiln reads it before the call returns.
- * Arguments are in the manifest's order. Optional ones at the end may be left out. [runtime] values follow.
+ * Arguments are in the manifest's order, and [runtime] values follow them.
+ * Optional arguments at the end may be left out when the manifest has no [runtime] values.
  * REQUIRES: the kernel's context is current.
  *
  * | check | when |

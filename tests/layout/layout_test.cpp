@@ -305,6 +305,8 @@ TEST(Layout, TopLevelIsFixed) {
   const std::set<std::string> expected = {"CMakeLists.txt",
                                           "CMakePresets.json",
                                           "mkdocs.yml",
+                                          "ruff.toml",
+                                          "SECURITY.md",
                                           "src",
                                           "templates",
                                           "include",

@@ -175,7 +175,7 @@ TEST(ManifestWorkList, AFillMayBeAnArrayOfTheLengths) {
   expect_refused(planned("work_list(kv_indptr)", "work_list(indptr)"), "fill",
                  {"the lengths are qo_indptr kv_indptr kv_len last_page_len mask_indptr"});
   expect_refused(changed("shape = ", "fill = \"work_list(kv_len)\"\nshape = "), "fill",
-                 {"there is no [work_list.run]"});
+                 {"it needs a table [work_list.run]"});
   std::string text = planned();
   text.replace(text.find("type = \"ptr<i32>\"\nshape = [\"requests"), 17, "type = \"ptr<f32>\"");
   expect_refused(text, "fill", {"needs elements of type i32, u32, i64 or u64"});

@@ -74,9 +74,10 @@ TEST_F(Run, EachSizeIsALineOfAnAlignedTable) {
 TEST_F(Run, WhatHasNoElementsIsRefusedBeforeAnythingIsCompiled) {
   const Finished done = run({"n=64,0", "--check", "--json"});
   EXPECT_EQ(done.status, 2);
-  EXPECT_EQ(done.json()["error"]["message"],
-            "argument 'out' of template 'steps' would have no elements: n of its shape is 0; `kiln run` has "
-            "nothing to launch on, compare or time then");
+  EXPECT_EQ(
+      done.json()["error"]["message"],
+      "argument 'out' of template 'steps' would have no elements: n of its shape is 0; `kiln run` needs "
+      "at least one element to launch, compare or time");
   EXPECT_EQ(kiln({"ls", "--json"}).json()["entries"].size(), 0u);
 }
 
