@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Goes from a fresh clone to real kernels: compiles, caches and lists them. On a GPU it also launches, checks
-# and times them. A second run takes everything from disk.
+# Goes from a fresh clone to real kernels: compiles and caches them, and lists ten. On a GPU it also launches,
+# checks and times three. A second run takes everything from disk.
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root" && mkdir -p build
@@ -15,8 +15,8 @@ cmake --build --preset release --target kiln-cli kiln-worker
 say "compiling the shipped templates (what is in the cache already comes from disk)"
 build/release/kiln prewarm
 
-say "what is cached now"
-build/release/kiln ls
+say "ten of the kernels that are cached now"
+build/release/kiln ls -n 10
 
 if build/release/kiln doctor | grep -q '^ok  *gpu'; then
   say "on this GPU: launched, checked against a float64 reference, timed against a stream of the same bytes"
@@ -27,9 +27,9 @@ else
   say "no GPU here: kernels were compiled for sm_90a. On a GPU this script also launches, checks and times them."
 fi
 echo
+echo "To use kiln in this shell:"
+echo "  export PATH=\"$root/build/release:\$PATH\""
 if [ -n "${KILN_CUDA_HOME:-}" ]; then
-  echo "kiln is build/release/kiln; NVRTC is where this says: export KILN_CUDA_HOME=$KILN_CUDA_HOME"
-else
-  echo "kiln is build/release/kiln"
+  echo "  export KILN_CUDA_HOME=\"$KILN_CUDA_HOME\"   # where NVRTC is"
 fi
-echo "try: build/release/kiln compile rms_norm T=bf16 H=3000 --json"
+echo "  kiln compile rms_norm T=bf16 H=3000 --json"
