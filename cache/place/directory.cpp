@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kLinkLimit = 40;  // the kernel's own limit
 constexpr mode_t kOthersMayWrite = 022;
+constexpr const char* kHowToWrite = "; 'kiln prewarm --layer' and 'kiln bundle import --layer' write a layer";
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw Error(Errc::io, "'" + path + "': " + why);
@@ -48,7 +49,10 @@ void push_reversed(std::vector<std::string>& onto, const std::string& path) {
 /// Throws unless `path` is owned by root or this user and nobody else may write it.
 void check_trusted(const std::string& path, mode_t kind) {
   struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) refuse(path, std::strerror(errno));
+  if (::stat(path.c_str(), &st) != 0) {
+    const int error = errno;
+    refuse(path, std::string(std::strerror(error)) + (error == ENOENT ? kHowToWrite : ""));
+  }
   if ((st.st_mode & S_IFMT) != kind) refuse(path, kind == S_IFDIR ? "not a directory" : "not a regular file");
   if (st.st_uid != 0 && st.st_uid != ::geteuid())
     refuse(path, "belongs to uid " + std::to_string(st.st_uid) + ", neither root nor uid " +
@@ -149,7 +153,7 @@ void check_own_store(const std::string& directory) {
 }
 
 void check_layer(const std::string& directory) {
-  if (!directory.starts_with('/')) refuse(directory, "the path of a layer must be absolute");
+  if (!directory.starts_with('/')) refuse(directory, "the path of a layer must be absolute; begin it with /");
   refuse_foreign_links(directory + "/v1/data.mdb");
   check_trusted(directory, S_IFDIR);
   check_trusted(directory + "/v1", S_IFDIR);

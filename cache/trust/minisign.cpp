@@ -53,7 +53,10 @@ void verify(const Signature& signature, const PublicKey& key, const FileDigest& 
     throw BadSignature("it is signed with key " + text_of(signature.key_id) + ", and key " + key.id_text() +
                        " is required");
   if (!is_signed_by(signature.signature, view(digest), key.key))
-    throw BadSignature("the signature is of another file, or was not made with key " + key.id_text());
+    throw BadSignature(
+        "the file was changed after it was signed, or the signature is of another file or was not "
+        "made with key " +
+        key.id_text());
   if (!is_signed_by(signature.global,
                     std::string(view(signature.signature)).append(signature.trusted_comment), key.key))
     throw BadSignature("the signature's trusted comment was not signed with key " + key.id_text());

@@ -14,7 +14,7 @@ using base::bytes_of;
 using base::view;
 
 constexpr std::string_view kKeyKind = "Ed";
-constexpr std::size_t kPublicKeyBytes = 42, kPublicKeyText = 56;
+constexpr std::size_t kPublicKeyBytes = 42, kPublicKeyText = 56, kSecretKeyText = 212;
 
 [[noreturn]] void no_key(const char* why) {
   throw Error(Errc::invalid_argument,
@@ -51,6 +51,10 @@ PublicKey parse_public_key(std::string_view text) {
   if (text.starts_with(kUntrusted)) take_line(text);
   const std::string_view line = take_line(text);
   if (!text.empty()) no_key("there are more lines");
+  if (line.size() == kSecretKeyText && line.starts_with("RW"))
+    throw Error(
+        Errc::invalid_argument,
+        "this is a secret key; give the public key, which 'kiln bundle keygen NAME' writes to NAME.pub");
   const auto bytes = from_base64(line, kPublicKeyBytes);
   if (!bytes) no_key("not base64 of 42 bytes");
   if (!bytes->starts_with(kKeyKind)) no_key("not an Ed25519 key");

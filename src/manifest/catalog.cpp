@@ -28,6 +28,18 @@ bool may_be_file_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
+/// "/a, /b (does not exist)".
+std::string searched_text(const std::vector<std::string>& directories) {
+  if (directories.empty()) return "no directory";
+  std::vector<std::string> out;
+  for (const std::string& directory : directories) {
+    std::error_code error;
+    const bool missing = fs::status(directory, error).type() == fs::file_type::not_found;
+    out.push_back(directory + (missing ? " (does not exist)" : ""));
+  }
+  return base::join(out, ", ");
+}
+
 /// The entries of a directory of the template path, without names that begin with a dot.
 struct Listing {
   bool complete = false;              ///< false: the directory cannot be read, or not to its end
@@ -203,11 +215,13 @@ std::shared_ptr<const Template> Catalog::open(std::string_view name) {
   if (!stamp) {
     if (known != index.loaded.end()) index.loaded.erase(known);
     const std::vector<std::string> there = names_in(index);
+    std::vector<std::string> shown;
+    for (const std::string& other : there)
+      if (!is_internal(index, other)) shown.push_back(other);
     throw Error(Errc::unknown_template,
                 "no template is called " + base::quote(name) + base::did_you_mean(name, there) +
-                    "; there are: " + (there.empty() ? "none" : base::join(there, " ")) + " (searched: " +
-                    (directories_.empty() ? "no directory" : base::join(directories_, ", ")) + ')' +
-                    (advice_.empty() ? "" : "; " + advice_));
+                    "; there are: " + (shown.empty() ? "none" : base::join(shown, " ")) + " (searched: " +
+                    searched_text(directories_) + ')' + (advice_.empty() ? "" : "; " + advice_));
   }
   if (known != index.loaded.end() && known->second->path == path && known->second->stamp == *stamp &&
       known->second->settled) {
@@ -257,6 +271,17 @@ std::vector<std::string> Catalog::names() const {
   Index& index = index_.get();
   const auto held = lock(index);
   return names_in(index);
+}
+
+bool Catalog::is_internal(const Index& index, const std::string& name) const try {
+  const auto known = index.loaded.find(name);
+  if (known != index.loaded.end()) return known->second->parsed->manifest.internal;
+  for (const File& file : files_of(name))
+    if (const auto content = base::read_file(file.path, kMaxManifest))
+      return parse_manifest(content->bytes, file.path, work_lists_).internal;
+  return false;
+} catch (const Error&) {
+  return false;  // a broken manifest: opening that template says why
 }
 
 std::vector<std::string> Catalog::names_in(const Index& index) const {

@@ -61,7 +61,7 @@ class Catalog {
   Catalog& operator=(const Catalog&) = delete;
 
   /// Parses the manifest again when its file's stamp changed. Throws Error(unknown_template) that names the
-  /// known templates, or Error(manifest).
+  /// known templates except internal ones, or Error(manifest).
   std::shared_ptr<const Template> open(std::string_view name);
   /// Throws Error(manifest), also when the name is already used.
   std::shared_ptr<const Template> add(const MemoryTemplate& in);
@@ -84,6 +84,8 @@ class Catalog {
   std::unique_lock<std::mutex> lock(Index& index) const;
   void keep(Index& index, const std::string& name, std::shared_ptr<const Loaded> loaded);
   std::vector<std::string> names_in(const Index& index) const;
+  /// Reads the manifest when the index does not have it. False for a manifest that cannot be parsed.
+  bool is_internal(const Index& index, const std::string& name) const;
 
   std::vector<std::string> directories_;
   const std::string advice_;

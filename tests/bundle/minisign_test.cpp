@@ -70,6 +70,21 @@ TEST(Minisign, KeysAreReadBack) {
   EXPECT_EQ(again.public_key().key, made.open.key);
 }
 
+TEST(Minisign, ASecretKeyInPlaceOfAPublicOneIsRefusedByName) {
+  const Signed made;
+  for (const std::string& text :
+       {std::string(made.key.file().bytes()), sealed_file(made.key, "open sesame", 32768, 16 << 20)}) {
+    try {
+      parse_public_key(text);
+      FAIL() << "was read";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("this is a secret key; give the public key"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 TEST(Minisign, EveryChangedCharacterOfASignatureIsRefused) {
   const Signed made;
   const std::string text = made.signature.file("c");
@@ -87,7 +102,13 @@ TEST(Minisign, EveryChangedCharacterOfASignatureIsRefused) {
 
 TEST(Minisign, AnotherFileKeyOrCommentIsRefused) {
   const Signed made, other;
-  EXPECT_THROW(verify(made.signature, made.open, blake2b<64>("another")), BadSignature);
+  try {
+    verify(made.signature, made.open, blake2b<64>("another"));
+    FAIL() << "was verified";
+  } catch (const BadSignature& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("the file was changed after it was signed"))
+        << error.what();
+  }
   EXPECT_THROW(verify(made.signature, other.open, made.digest), BadSignature);
   PublicKey same_id = other.open;
   same_id.id = made.open.id;

@@ -166,6 +166,27 @@ TEST(Catalog, UnknownTemplatesListWhatThereIs) {
                [] { Catalog({}, "set THIS").open("x"); });
 }
 
+TEST(Catalog, UnknownTemplatesListNoInternalOnes) {
+  const Tree tree;
+  tree.write("one.toml", minimal("one"));
+  tree.write("family/inner.toml", minimal("inner", "internal = true\n"));
+  tree.write("broken.toml", "not toml at all [");
+  Catalog catalog({tree.path()});
+  for (int round = 0; round < 2; ++round) {
+    expect_error(Errc::unknown_template, {"there are: broken one (searched"}, [&] { catalog.open("x"); });
+    EXPECT_TRUE(catalog.open("inner")->manifest.internal) << "the next round finds it in the index";
+  }
+}
+
+TEST(Catalog, UnknownTemplatesNameADirectoryThatDoesNotExist) {
+  const Tree tree;
+  tree.write("a/one.toml", minimal("one"));
+  expect_error(Errc::unknown_template,
+               {"(searched: " + tree.path("missing") + " (does not exist), " + tree.path("a") + ')'}, [&] {
+                 Catalog({tree.path("missing"), tree.path("a")}).open("x");
+               });
+}
+
 TEST(Catalog, TwoTemplatesOfOneNameAreAnError) {
   const Tree tree;
   tree.write("a/one.toml", minimal("one"));

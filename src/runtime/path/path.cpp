@@ -58,7 +58,7 @@ Obtained Path::obtain_image(const source::Instantiation& instantiation, const Ob
   if (!options.permission.compile) {
     if (options.permission.tier && state_.config.has_remote()) return fly(unit, options);
     if (state_.config.mode() == Mode::sealed) ++state_.counters.sealed_misses;
-    refuse(instantiation);
+    refuse(instantiation, options.permission);
   }
   if (!state_.config.has_remote()) compiler_.warm_up();  // in a fleet, mostly another node compiles
   if (unit->closure.memoised) {  // a memo may decide a hit; before a compile the files are hashed again
@@ -125,7 +125,7 @@ Obtained Path::obtain_in_flight(const Unit& unit, const ObtainOptions& options, 
     publish(unit, std::move(fleet.record), {}, std::move(host), when_full, {});
     return std::move(*fleet.found);
   }
-  if (!flight.may_compile) refuse(unit.instantiation);
+  if (!flight.may_compile) refuse(unit.instantiation, options.permission);
   compiler_.warm_up();
   if (host) host->compiling(hint(unit.instantiation));
   cache::Record record;

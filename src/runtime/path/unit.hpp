@@ -48,12 +48,12 @@ inline void tell(const Events& events, std::int32_t kind, const source::Instanti
 
 /// Refuses a unit that is stored nowhere and that the caller or the mode does not let be compiled. A plan
 /// makes kernels only, so the message for a reference has no plan.
-[[noreturn]] inline void refuse(const source::Instantiation& unit) {
-  throw Error(
-      Errc::not_ready,
-      hint(unit) +
-          " is not in the cache, and this call may not compile it (mode sealed, or the call says so)" +
-          (unit.which == source::Which::kernel ? remedy(unit.resolved) : ""));
+[[noreturn]] inline void refuse(const source::Instantiation& unit, const Permission& permission) {
+  throw Error(Errc::not_ready,
+              hint(unit) + " is not in the cache, and " +
+                  (permission.call_may_compile ? "mode sealed does not compile it"
+                                               : "this call may not compile it (may_compile is false)") +
+                  (unit.which == source::Which::kernel ? remedy(unit.resolved) : ""));
 }
 
 inline base::Clock::duration seconds(double s) {

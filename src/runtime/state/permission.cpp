@@ -22,6 +22,7 @@ Permission Seal::permission(const Asked& asked) const noexcept {
   out.compile = asked.may_compile && (asked.past_seal || mode_compiles);
   out.tier = asked.past_seal || (asked.may_compile && (mode_compiles || tier_when_sealed_));
   out.foreign = !out.compile || !mode_compiles;
+  out.call_may_compile = asked.may_compile;
   return out;
 }
 

@@ -21,6 +21,8 @@ struct Permission {
   bool tier = true;      ///< step 4: the fleet's tier is asked, which waits for the network
   bool compile = true;   ///< step 5
   bool foreign = false;  ///< another toolchain's record is better than none
+  /// False: the call itself forbids a compile. A refusal then names the call and not the mode.
+  bool call_may_compile = true;
 };
 
 /// Mode and seal of one service. Thread-safe; every question is a few memory loads.

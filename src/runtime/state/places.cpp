@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cache/place/directory.hpp"
+#include "cache/store/file/pages.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::runtime {
@@ -181,11 +182,16 @@ bool any_store(const Config& config) noexcept try {
 std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config) {
   std::vector<std::shared_ptr<cache::Store>> out;
   for (const std::string& directory : base::split(config.get("cache_layers"), ':')) {
+    const auto leave_out = [&](const std::string& why) {
+      base::warn_once("layer " + directory,
+                      "cache layer '" + directory + "' (KILN_CACHE_LAYERS) is left out: " + why);
+    };
     try {
       out.push_back(open_layer(directory));
+    } catch (const cache::Damaged& error) {
+      leave_out(std::string(error.what()) + "; write it again with 'kiln prewarm --layer'");
     } catch (const Error& error) {
-      base::warn_once("layer " + directory, "cache layer '" + directory + "' is left out: " + error.what() +
-                                                "; repair it, or remove it from KILN_CACHE_LAYERS");
+      leave_out(error.what());
     }
   }
   return out;

@@ -101,7 +101,7 @@ TEST_F(LayersTest, AnUnusableLayerIsOneWarningAndTheRestWorks) {
     EXPECT_EQ(got.outcome, "layer") << layer;
     expect_one_warning(got, {layer, "left out", why, "KILN_CACHE_LAYERS"});
   };
-  expect(tree_.at("missing"), "No such file");
+  expect(tree_.at("missing"), "No such file or directory; 'kiln prewarm --layer' and");
   expect("relative", "absolute");
   make(tree_.at("empty"), 0755, ::geteuid());
   expect(tree_.at("empty"), "No such file");
@@ -109,10 +109,10 @@ TEST_F(LayersTest, AnUnusableLayerIsOneWarningAndTheRestWorks) {
   expect(tree_.at("file"), "ot a directory");
   make(tree_.at("garbage/v1"), 0755, ::geteuid());
   tree_.write("garbage/v1/data.mdb", std::string(10000, 'g'));
-  expect(tree_.at("garbage"), "no valid meta page");
+  expect(tree_.at("garbage"), "no valid meta page; write it again with 'kiln prewarm --layer'");
   const std::string open = bake("open", {7});
   ::chmod(open.c_str(), 0777);
-  expect(open, "others may write it");
+  expect(open, "others may write it (mode 0777); chmod go-w it");
   if (::geteuid() != 0) return;
   const std::string theirs = bake("theirs", {7});
   ASSERT_EQ(::chown((theirs + "/v1/data.mdb").c_str(), kStranger, kStranger), 0);

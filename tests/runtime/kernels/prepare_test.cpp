@@ -71,7 +71,8 @@ TEST_F(Prepare, WithoutMayCompileItTakesWhatIsOnDiskAndFailsTheRest) {
   PrepareOptions o;
   o.may_compile = false;
   const Preparation p = service.prepare(rows("s", "[1, 2]"), o);
-  expect_error(Errc::not_ready, {"s N=2"}, [&] { p.wait(); });
+  expect_error(Errc::not_ready, {"s N=2", "this call may not compile it (may_compile is false)"},
+               [&] { p.wait(); });
   EXPECT_EQ(p.progress().disk, 1u);
   EXPECT_EQ(p.progress().failed, 1u);
   EXPECT_EQ(p.progress().done, 2u);

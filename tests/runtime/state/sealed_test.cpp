@@ -35,8 +35,9 @@ TEST_F(Sealed, AMissBeforeTheSealIsRefusedWithoutACompile) {
   Service service(sealed());
   const KernelTemplate t = service.open("rms_norm");
   expect_error(Errc::not_ready,
-               {"rms_norm T=bf16 H=4096", "not in the cache", "a plan for `kiln prewarm`", "[[prewarm]]",
-                "template = \"rms_norm\"", "T = \"bf16\"", "H = \"4096\""},
+               {"rms_norm T=bf16 H=4096",
+                "not in the cache, and mode sealed does not compile it; a plan for `kiln prewarm`",
+                "[[prewarm]]", "template = \"rms_norm\"", "T = \"bf16\"", "H = \"4096\""},
                [&] { t.get(Dtype::bf16, 4096); });
   EXPECT_EQ(service.stats().compiles + service.stats().compile_failures, 0u);
   EXPECT_EQ(kiln_fake_calls("cuLibraryLoadData"), 0u);

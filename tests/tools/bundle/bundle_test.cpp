@@ -116,6 +116,15 @@ TEST_F(BundleCommand, TimesAreLeftOutAndComeBackAsThatOfTheImport) {
   EXPECT_EQ(record->image, Made(3).image);
 }
 
+TEST_F(BundleCommand, AnImportIntoALayerSaysHowToServeFromIt) {
+  put(0, 2);
+  ASSERT_EQ(kiln({"bundle", "export", path("a.kb"), "--all"}).status, 0);
+  const Finished done = kiln({"bundle", "import", path("a.kb"), "--layer", "layer"});  // below path("")
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_NE(done.out.find("KILN_CACHE_LAYERS=" + path("layer") + '\n'), std::string::npos) << done.out;
+  EXPECT_EQ(kiln({"bundle", "import", path("a.kb")}).out.find("KILN_CACHE_LAYERS"), std::string::npos);
+}
+
 TEST_F(BundleCommand, ImportingAgainStoresNothing) {
   put(0, 20);
   ASSERT_EQ(kiln({"bundle", "export", path("a.kb"), "--all"}).status, 0);

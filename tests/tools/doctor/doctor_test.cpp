@@ -56,6 +56,16 @@ TEST_F(Doctor, OneLineForEachProbeAndNoEscapeCodes) {
   EXPECT_NE(kiln({"doctor", "--verbose"}).out.find("compile_deadline"), std::string::npos);
 }
 
+TEST_F(Doctor, ModeSealedIsNoError) {
+  const Finished r = kiln({"doctor", "--json"}, {{"KILN_MODE", "sealed"}});
+  EXPECT_EQ(r.status, 0) << r.out;
+  const auto json = r.json();
+  EXPECT_EQ(json["errors"], 0);
+  const auto f = finding(json, "compile");
+  EXPECT_EQ(f["status"], "note");
+  EXPECT_EQ(f["text"], "not tried: mode sealed (from KILN_MODE) does not compile");
+}
+
 TEST_F(Doctor, LoadsWhatItCompiledWhereThereIsADevice) {
   const auto json = kiln({"doctor", "--json"}, {{"KILN_LIBCUDA", KILN_FAKE_CUDA}}).json();
   EXPECT_EQ(finding(json, "driver")["status"], "ok");
@@ -253,6 +263,22 @@ TEST_F(SickStore, WithoutACompilerWhatIsCachedOrInALayerIsServedAndThatIsAWarnin
   EXPECT_EQ(nvrtc(path("nowhere"), 1)["status"], "error") << "it serves nothing";
   fill(1);
   EXPECT_EQ(nvrtc("", 0)["status"], "warning");
+}
+
+TEST_F(SickStore, ALayerThatIsNotUsedHasTheRemedyForItsCause) {
+  const std::string layer = path("layer");
+  fill(1, layer);
+  const auto warning = [&](const std::string& directory) {
+    return finding(kiln({"doctor", "--json"}, {{"KILN_CACHE_LAYERS", directory}}).json(), "layer", "warning");
+  };
+  ASSERT_EQ(::chmod(layer.c_str(), 0777), 0);
+  const auto open = warning(layer);
+  EXPECT_EQ(open["text"], "layer '" + layer + "' is not used: '" + layer +
+                              "': others may write it (mode 0777); chmod go-w it");
+  EXPECT_EQ(open["fix"], "correct that, or take the layer out of KILN_CACHE_LAYERS");
+  ASSERT_EQ(::chmod(layer.c_str(), 0755), 0);
+  write("layer/v1/data.mdb", std::string(10000, 'g'));
+  EXPECT_NE(warning(layer)["fix"].get<std::string>().find("write it again"), std::string::npos);
 }
 
 TEST_F(SickStore, AFileThatIsDamagedAsAWholeIsAnErrorAndTheOtherProbesGoOn) {

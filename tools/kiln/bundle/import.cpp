@@ -180,10 +180,11 @@ Json json_of(const Context& context, const ImportArguments& arguments, const Imp
   return out;
 }
 
-void print_counts(const Imported& done) {
+void print_counts(const Imported& done, bool layer) {
   if (done.directory.empty()) return;
   print_paragraph(counted(done.stored, "entry", "entries") + " imported into " + done.directory + ", " +
                   std::to_string(done.present) + " there already, in " + human_ms(done.seconds * 1000));
+  if (layer) print_paragraph("To serve from this layer, set KILN_CACHE_LAYERS=" + done.directory);
   if (done.complete) print_paragraph(text_of(done.signature), Style::dim);
 }
 
@@ -192,7 +193,7 @@ int import(const Context& context, const ImportArguments& arguments) {
   if (context.json)
     print_json(json_of(context, arguments, done));
   else
-    print_counts(done);
+    print_counts(done, !arguments.layer.empty());
   std::fflush(stdout);
   const auto say = [](const char* kind, const std::string& text) {
     std::fprintf(stderr, "kiln: %s: %s\n", kind, text.c_str());

@@ -173,14 +173,18 @@ std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& dire
 /// Reports each layer with its number of entries, or the reason why it is not used.
 void probe_layers(const runtime::Config& config, Findings& out) {
   for (const std::string& directory : base::split(config.get("cache_layers"), ':')) {
+    const std::string not_used = "layer '" + directory + "' is not used: ";
     try {
       const auto layer = runtime::open_layer(directory);
       out.push_back({"layer", Status::ok,
                      directory + ", " + counted(layer->stats().entries, "entry", "entries") + ", on " +
                          cache::filesystem_of(directory).name});
+    } catch (const cache::Damaged& error) {
+      out.push_back({"layer", Status::warning, not_used + error.what(),
+                     "write it again with 'kiln prewarm --layer', or take it out of KILN_CACHE_LAYERS"});
     } catch (const Error& error) {
-      out.push_back({"layer", Status::warning, std::string(error.what()) + "; this layer is not used",
-                     "write it with 'kiln prewarm --layer', or take it out of KILN_CACHE_LAYERS"});
+      out.push_back({"layer", Status::warning, not_used + error.what(),
+                     "correct that, or take the layer out of KILN_CACHE_LAYERS"});
     }
   }
 }

@@ -115,6 +115,12 @@ void probe_worker(const runtime::Config& config, Findings& out) {
 std::optional<EmptyKernel> probe_compile(Context& context, Findings& out) {
   runtime::Service& service = context.service();
   if (!service.core().state().files.toolkit().has_compiler()) return std::nullopt;
+  if (!service.core().permission().compile) {
+    out.push_back(
+        {"compile", Status::note,
+         "not tried: mode sealed (from " + service.config().setting("mode").origin + ") does not compile"});
+    return std::nullopt;
+  }
   try {
     const base::Arch arch = context.target_arch();
     service.catalog().add({kManifest, kSource, {}});
