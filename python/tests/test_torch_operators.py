@@ -65,7 +65,7 @@ def written_by(name, driver):
     return {
         int.from_bytes(v, "little")
         for v, d in zip(values, manifest["arg"])
-        if d.get("access", "read") != "read" and d["name"] != manifest.get("plan", {}).get("workspace")
+        if d.get("access", "read") != "read" and d["name"] != manifest.get("work_list", {}).get("workspace")
     } - {0}
 
 
