@@ -5,19 +5,17 @@ cpp and device use clang-format 14 with .clang-format and templates/.clang-forma
 python uses `ruff format` and `ruff check` with ruff.toml. shell uses shellcheck.
 """
 
-import pathlib
 import shutil
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tracked import ROOT, SKIPPED, tracked_files
+
 VENV = ROOT / "build/python-tools/bin"
-SKIPPED = 77
 
 
 def files(*patterns: str, without: str = "") -> list[str]:
-    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [name for name in listed.splitlines() if (ROOT / name).is_file() and not (without and name.startswith(without))]
+    return [name for name in tracked_files(*patterns) if not (without and name.startswith(without))]
 
 
 def tool(*names: str) -> str:

@@ -3,19 +3,19 @@
 
 import pathlib
 import re
-import subprocess
 import sys
+
+from tracked import tracked_files
 
 GLOSSARY = "docs/glossary.md"
 SEARCHED = ("src", "cache", "tools", "include", "templates", "python", "docs", "README.md")
 
 
 def main() -> int:
-    listed = subprocess.run(["git", "ls-files", *SEARCHED], capture_output=True, text=True, check=True).stdout.splitlines()
-    paths = [pathlib.Path(name) for name in listed if name != GLOSSARY]
+    paths = [pathlib.Path(name) for name in tracked_files(*SEARCHED) if name != GLOSSARY]
     texts = []
     for path in paths:
-        if path.is_file() and path.suffix not in {".png", ".svg"}:
+        if path.suffix not in {".png", ".svg"}:
             texts.append(path.read_text(encoding="utf-8"))
     # Identifiers spell a term of two words with an underscore, or as CamelCase.
     everything = re.sub(r"[\s_-]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", "\n".join(texts))).lower()

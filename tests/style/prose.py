@@ -5,18 +5,18 @@
     prose.py --statistics      words in a sentence: median and 90th percentile of headers, code and pages
     prose.py --sample N --seed S   prints N comments that were drawn at random
 
-PATHS narrow all three. Without PATHS it reads every file that git knows below the current directory.
+PATHS narrow all three. Without PATHS it reads every file that git tracks. It runs in the root of the source tree.
 """
 
 import argparse
 import random
 import re
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
 from blocks import Block, blocks, is_prose
+from tracked import tracked_files
 
 LONGEST_SENTENCE = 35
 
@@ -68,11 +68,6 @@ def faults(block: Block) -> list[str]:
     return out
 
 
-def tracked_files() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout
-    return [Path(name) for name in listed.split("\n") if name]
-
-
 def read(paths: list[Path]) -> list[Block]:
     wanted = []
     for path in paths:
@@ -108,7 +103,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the draw")
     parser.add_argument("paths", nargs="*", type=Path)
     options = parser.parse_args()
-    found = read(options.paths or tracked_files())
+    found = read(options.paths or [Path(name) for name in tracked_files()])
     if options.statistics:
         print_statistics(found)
         return 0
