@@ -4,6 +4,7 @@
 
 #include "compile/pch_fixture.hpp"
 #include "kiln/error.hpp"
+#include "support/nightly.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -15,6 +16,9 @@ struct HeavyUnit {
 class HeavyUnitTest : public PrecompiledHeaderTest, public ::testing::WithParamInterface<HeavyUnit> {};
 
 TEST_P(HeavyUnitTest, GivesTheSameBytesInTwoWorkersAsWithout) {
+  if (GetParam().name != std::string("linkage")) {  // this unit has the fewest headers
+    KILN_NIGHTLY_ONLY();
+  }
   if (ask_.toolkit.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   write_unit(GetParam().includes, GetParam().body);
   tree_.write("t/linkage.h",

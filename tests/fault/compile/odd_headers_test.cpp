@@ -9,6 +9,7 @@
 #include "compile/pch_fixture.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
+#include "support/nightly.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -236,6 +237,7 @@ TEST_F(PchOnAFullDisk, IsNoFaultOfASourceWithHeadersOfItsOwn) {
 }
 
 TEST_F(PchOnAFullDisk, IsNoFaultOfASourceWithTheToolkitsHeaders) {
+  KILN_NIGHTLY_ONLY();
   if (toolkit_.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   tree_.write("t/heavy.toml", small_manifest("heavy"));
   tree_.write("t/heavy.cu", small_source("#include <cub/block/block_reduce.cuh>\n",

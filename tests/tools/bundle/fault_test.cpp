@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cache/place/directory.hpp"
+#include "tests/support/nightly.hpp"
 #include "tests/support/other_user.hpp"
 #include "tests/support/sanitized.hpp"
 #include "tools/bundle/fixture.hpp"
@@ -133,6 +134,7 @@ TEST_F(BundleFaults, SomebodyElsesSymlinkIsNotFollowed) {
 }
 
 TEST_F(BundleFaults, MemoryIsThatOfABatchWhateverTheBundleHolds) {
+  KILN_NIGHTLY_ONLY();
   KILN_SKIP_SANITIZED("memory");
   constexpr std::uint32_t kEntries = 10'000;
   {
