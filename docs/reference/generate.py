@@ -4,7 +4,7 @@
     generate.py [DIRECTORY]   writes c.md and cpp.md into DIRECTORY (default: build/reference)
 
 docs/hooks.py puts the same two pages into the site. They are not committed, so they cannot differ from the headers.
-Doxygen calls this script as its input filter (generate.py --filter FILE), because kiln.h has plain C comments.
+Doxygen calls this script as its input filter (generate.py --filter FILE), which makes it take comments as plain text.
 """
 
 from __future__ import annotations
@@ -68,23 +68,16 @@ def escaped(comment: str) -> str:
 
 
 def filtered(text: str, is_c: bool) -> str:
-    """The header with its comments marked as documentation.
+    """The header with the text of its documentation escaped. Tables stay as they are: prose() returns their lines."""
+    if not is_c:
+        return re.sub(r"(///<?)([^\n]*)", lambda m: m[1] + escaped(m[2]), text)
 
-    In kiln.h a block comment documents the declaration below it. A comment after code documents that code.
-    """
+    def block(match: re.Match[str]) -> str:
+        table = re.compile(r"^ \* (\|.*(?:\n \* \|.*)*)$", re.M)  # keeps its lines: sections are found by their numbers
+        rows = table.sub(lambda m: f" * \\verbatim {m[1]} \\endverbatim", escaped(match[2]))
+        return match[1] + rows + "*/"
 
-    def marked(match: re.Match[str]) -> str:
-        start, body = match.start(), match[0][2:-2]
-        before = text[text.rfind("\n", 0, start) + 1 : start]
-        condition = text[match.end() :].lstrip().startswith("#if")
-        if start == 0 or condition or body.lstrip().startswith("----"):
-            return match[0]
-        return ("/**<" if before.strip() else "/**") + escaped(body) + "*/"
-
-    def line(match: re.Match[str]) -> str:
-        return match[1] + escaped(match[2])
-
-    return re.sub(r"/\*.*?\*/", marked, text, flags=re.S) if is_c else re.sub(r"(///<?)([^\n]*)", line, text)
+    return re.sub(r"(/\*\*<?)(?!\*)(.*?)\*/", block, text, flags=re.S)
 
 
 # ---- reading Doxygen's XML
@@ -127,6 +120,9 @@ def prose(element: ET.Element | None) -> str:
             if child.tag in ("para", "itemizedlist", "orderedlist", "listitem"):
                 close()
                 walk(child, "- " if child.tag == "listitem" else lead)
+            elif child.tag == "verbatim":
+                close()
+                out.append("\n".join(re.sub(r"^\s*\* ", "", row) for row in (child.text or "").split("\n")).strip())
             else:
                 words.append("".join(child.itertext()))
             words.append(child.tail or "")
@@ -280,7 +276,10 @@ class Writer:
 
     def paragraphs(self, text: str) -> None:
         for part in filter(None, text.split("\n\n")):
-            lead = "- " if part.startswith("- ") else ""
+            if part.startswith("|"):
+                self.add("\n".join("|".join(self.inline(cell) for cell in row.split("|")) for row in part.split("\n")) + "\n")
+                continue
+            lead = re.match(r"(?:- |\d+\. )?", part)[0]
             self.add(lead + self.inline(part[len(lead) :]) + "\n")
 
     def code(self, text: str, language: str) -> None:
@@ -333,10 +332,8 @@ def uncommented(comment: str) -> str:
 
 
 def section_text(comment: str) -> str:
-    """The text of a section's comment below its line of dashes, in paragraphs of one line each."""
-    body = uncommented(comment).partition("\n")[2]
-    body = re.sub(r"^-+\s*", "", body)
-    return "\n\n".join(" ".join(p.split()) for p in re.split(r"\n\s*\n", body) if p.strip())
+    """The text of a section's comment, in paragraphs and numbered items of one line each."""
+    return "\n\n".join(" ".join(p.split()) for p in re.split(r"\n\s*\n|\n(?=\s*\d+\. )", uncommented(comment)) if p.strip())
 
 
 def c_page(reader: Reader, anchors: dict[str, str]) -> str:
@@ -355,9 +352,8 @@ def c_page(reader: Reader, anchors: dict[str, str]) -> str:
     out.add("")
 
     sections = [(0, "Basics", "")]
-    for match in re.finditer(r"/\* ---- ([^\n]*?)-*\n.*?\*/", source, re.S):
-        title = match[1].strip().capitalize()
-        sections.append((source.count("\n", 0, match.start()) + 1, title, section_text(match[0][2:-2])))
+    for match in re.finditer(r"/\* ---- (\w+) -+ \*(?:/|\n(.*?)\*/)", source, re.S):
+        sections.append((source.count("\n", 0, match.start()) + 1, match[1], section_text(match[2] or "")))
     records = {record.name: record for record in reader.records("kiln.h")}
     items = list(records.values())
     for item in reader.free("kiln.h"):
@@ -485,11 +481,13 @@ def pages(build: Path) -> dict[str, str]:
     settings = DOXYFILE.format(headers=HEADERS, python=sys.executable, script=Path(__file__).resolve(), output=output)
     subprocess.run(["doxygen", "-"], input=settings, text=True, check=True, cwd=output)
     reader = Reader(output / "xml")
-    anchors = {
-        item.name: f"c.md#{item.name}"
-        for item in reader.records("kiln.h") + reader.free("kiln.h")
-        if item.kind in ("struct", "function", "typedef")
-    }
+    declared = reader.records("kiln.h") + reader.free("kiln.h")
+    silent = [
+        item.name for item in declared if item.kind in ("struct", "function") and item.name.startswith("kiln_") and not item.text
+    ]
+    if silent:
+        raise SystemExit(f"kiln.h says nothing about {', '.join(silent)}")
+    anchors = {item.name: f"c.md#{item.name}" for item in declared if item.kind in ("struct", "function", "typedef")}
     anchors.pop("kiln_install_prefix", None)
     own = {name: link.removeprefix("c.md") for name, link in anchors.items()}
     return {"c.md": c_page(reader, own), "cpp.md": cpp_page(reader, anchors)}

@@ -1,20 +1,18 @@
-/**
- * @file
- * kiln's C ABI. These functions are the only symbols that the library exports.
+/* kiln's C ABI. These functions are the only symbols that the library exports.
  * The C++ API (kiln/kiln.hpp) is an inline layer over them.
  *
  * Conventions:
  *
- * - **Errors.** A function returns a kiln_status unless its comment says otherwise.
+ * - Errors. A function returns a kiln_status unless its comment says otherwise.
  *   After a failure, kiln_last_error() of the same thread has the details.
  *   Codes such as invalid_argument and not_ready are values of kiln::Errc (kiln/error.hpp).
- * - **Struct sizes.** A struct that may grow begins with struct_size.
+ * - Struct sizes. A struct that may grow begins with struct_size.
  *   The caller sets it to sizeof the struct. A smaller size than the library knows comes from an older
  *   caller, and the missing fields take their defaults.
- * - **Strings.** Strings are UTF-8 and end with a zero byte. kiln copies the strings that it is given.
+ * - Strings. Strings are UTF-8 and end with a zero byte. kiln copies the strings that it is given.
  *   A string that kiln returns lives as long as the object that it came from.
- * - **Threads.** Every handle may be used by several threads at once, unless its comment says otherwise.
- * - **Contexts.** No function creates a CUDA context or changes the calling thread's current one.
+ * - Threads. Every handle may be used by several threads at once, unless its comment says otherwise.
+ * - Contexts. No function creates a CUDA context or changes the calling thread's current one.
  */
 #ifndef KILN_KILN_H
 #define KILN_KILN_H
@@ -244,6 +242,7 @@ typedef struct kiln_text {
   size_t size;      /**< bytes, without the zero byte */
   void* owner;
 } kiln_text;
+/** Releases a text. Null is allowed. */
 KILN_API void kiln_text_release(kiln_text* text);
 
 /**
@@ -516,9 +515,10 @@ KILN_API kiln_status kiln_template_get_or_fallback(kiln_template* t, const char*
                                                    const kiln_value* values, size_t count,
                                                    const kiln_get* get, const kiln_kernel** out);
 
-/* Between begin and end, this thread's misses are refused (not_ready) before any driver call.
- * They serve code that captures a stream without knowing which. Pairs may nest. */
+/** From here to kiln_capture_end(), this thread's misses are refused (not_ready) before any driver call.
+ *  This is for code that captures a stream without knowing which. Pairs may nest. */
 KILN_API void kiln_capture_begin(void);
+/** Ends what kiln_capture_begin() began. */
 KILN_API void kiln_capture_end(void);
 
 /** Where an image came from. */
@@ -547,6 +547,7 @@ typedef struct kiln_image {
 /** Gets only the image. Needs no GPU and loads nothing. Release the image with kiln_image_release(). */
 KILN_API kiln_status kiln_template_compile(kiln_template* t, const char* const* names,
                                            const kiln_value* values, size_t count, kiln_image* out);
+/** Releases an image. Null is allowed. */
 KILN_API void kiln_image_release(kiln_image* image);
 
 /** Facts about a kernel. */
@@ -563,6 +564,7 @@ typedef struct kiln_kernel_info {
   const char* lowered_name; /**< the kernel's symbol in the cubin */
 } kiln_kernel_info;
 
+/** Reads the facts about a kernel. Makes no driver call. */
 KILN_API kiln_status kiln_kernel_get_info(const kiln_kernel* kernel, kiln_kernel_info* out);
 /**
  * Returns another entry point of the same image, which is a [[kernel]] of the manifest.
@@ -681,6 +683,8 @@ typedef struct kiln_attention_sizes {
   int32_t workers;          /**< an argument of the launch */
 } kiln_attention_sizes;
 
+/** Computes the sizes of plan and workspace.
+ *  invalid_argument: the kernel has no [work_list], or a limit is not allowed. */
 KILN_API kiln_status kiln_kernel_attention_sizes(const kiln_kernel* kernel,
                                                  const kiln_attention_limits* limits,
                                                  kiln_attention_sizes* out);
@@ -720,16 +724,17 @@ typedef struct kiln_attention_plan {
 /**
  * Writes the plan of a batch into host memory.
  *
- * @param kernel a kernel whose manifest has [work_list]
- * @param limits the limits that the sizes were computed from
- * @param lengths the batch; a request may have no tokens, no kv, or more tokens than kv
- * @param buffer host memory, aligned to 4 bytes; pinned memory is needed for an asynchronous copy.
- *   kiln only writes it, so write-combined memory is fine.
- * @param buffer_bytes at least plan_bytes
- * @param out may be null
- * @return invalid_argument: the kernel has no [work_list], a length is negative, shrinks or passes its limit,
- *   or the buffer is too small or not aligned. The message names the array, the entry and what was allowed.
- *   Nothing is written then.
+ * - kernel: a kernel whose manifest has [work_list].
+ * - limits: the limits that the sizes were computed from.
+ * - lengths: the batch. A request may have no tokens, no kv, or more tokens than kv.
+ * - buffer: host memory, aligned to 4 bytes. An asynchronous copy needs pinned memory.
+ *   kiln only writes the buffer, so write-combined memory is fine.
+ * - buffer_bytes: at least plan_bytes.
+ * - out: may be null.
+ *
+ * invalid_argument: the kernel has no [work_list], a length is negative, shrinks or passes its limit,
+ * or the buffer is too small or not aligned. The message names the array, the entry and what was allowed.
+ * Nothing is written then.
  */
 KILN_API kiln_status kiln_kernel_attention_plan(const kiln_kernel* kernel,
                                                 const kiln_attention_limits* limits,

@@ -14,10 +14,6 @@ from tracked import ROOT, SKIPPED, tracked_files
 VENV = ROOT / "build/python-tools/bin"
 
 
-def files(*patterns: str, without: str = "") -> list[str]:
-    return [name for name in tracked_files(*patterns) if not (without and name.startswith(without))]
-
-
 def tool(*names: str) -> str:
     for name in names:
         found = shutil.which(name) or shutil.which(name, path=str(VENV))
@@ -38,14 +34,15 @@ def clang_format() -> str:
 
 def commands(what: str) -> list[list[str]]:
     if what == "cpp":
-        names = files("*.c", "*.h", "*.cpp", "*.hpp", without="templates/")
-        return [[clang_format(), "--dry-run", "-Werror", *[n for n in names if not n.startswith("tests/fixtures/")]]]
+        names = tracked_files("*.c", "*.h", "*.cpp", "*.hpp")
+        host = [name for name in names if not name.startswith(("templates/", "tests/fixtures/"))]
+        return [[clang_format(), "--dry-run", "-Werror", *host]]
     if what == "device":
-        return [[clang_format(), "--dry-run", "-Werror", *files("templates/*.cu", "templates/*.cuh", "templates/*.h")]]
+        return [[clang_format(), "--dry-run", "-Werror", *tracked_files("templates/*.cu", "templates/*.cuh", "templates/*.h")]]
     if what == "python":
-        names = files("*.py", "*.pyi")
+        names = tracked_files("*.py", "*.pyi")
         return [[tool("ruff"), "format", "--check", *names], [tool("ruff"), "check", *names]]
-    return [[tool("shellcheck"), "-x", *files("*.sh", ".ci/run")]]
+    return [[tool("shellcheck"), "-x", *tracked_files("*.sh", ".ci/run")]]
 
 
 def main() -> int:
