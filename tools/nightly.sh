@@ -14,7 +14,7 @@ cd "$root"
 install_packages clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev python3-clang-14 shellcheck redis-server git
 find_toolkit
 find_python
-"$test_python" -m pip install -q --disable-pip-version-check ruff
+"$test_python" -m pip install -q --disable-pip-version-check 'ruff==0.17.*' # another version formats differently
 
 say "each file alone"
 cmake --preset dev -B build/alone -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DKILN_PYTHON_EXECUTABLE="$test_python"
