@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <ostream>
 #include <string>
 
+#include "support/nightly.hpp"
 #include "tests/remote/simulation.hpp"
 
 using namespace kiln;
@@ -18,17 +18,14 @@ using namespace kiln::fleet::simulation;
 
 namespace {
 
-std::uint64_t runs(std::uint64_t usual) {
+std::uint64_t runs(int in_ci, int at_night) {
   const char* text = std::getenv("KILN_SIMULATION_RUNS");
-  return text ? std::strtoull(text, nullptr, 10) : usual;
+  return text ? std::strtoull(text, nullptr, 10) : static_cast<std::uint64_t>(ci_or_night(in_ci, at_night));
 }
 
-Report simulate(std::uint64_t count, Weather weather, Mutation mutation = Mutation::none) {
+Report simulate(std::uint64_t count, Weather weather) {
   Report report;
-  for (std::uint64_t seed = 1; seed <= count; ++seed) {
-    Simulation(seed, weather, mutation).run(report);
-    if (mutation != Mutation::none && report.violations.size() > 30) break;
-  }
+  for (std::uint64_t seed = 1; seed <= count; ++seed) Simulation(seed, weather).run(report);
   return report;
 }
 
@@ -62,16 +59,10 @@ void print(const char* name, Report& report) {
       at(0.5), at(0.99), at(1));
 }
 
-std::string without_numbers(std::string text) {
-  for (char& c : text)
-    if (c >= '0' && c <= '9') c = '#';
-  return text;
-}
-
 }  // namespace
 
 TEST(LeaseSimulation, CompilesOnceInCalmWeather) {
-  Report report = simulate(runs(1500), Weather::calm_one());
+  Report report = simulate(runs(400, 1500), Weather::calm_one());
   print("calm", report);
   expect_kept(report);
   EXPECT_GT(report.hits, report.asks / 2);
@@ -79,7 +70,7 @@ TEST(LeaseSimulation, CompilesOnceInCalmWeather) {
 }
 
 TEST(LeaseSimulation, CompilesOncePerLeasePeriodAndServesEverybodyInAStorm) {
-  Report report = simulate(runs(2000), Weather::storm());
+  Report report = simulate(runs(500, 2000), Weather::storm());
   print("storm", report);
   expect_kept(report);
   // The storm was strong enough: every way out was taken.
@@ -135,21 +126,18 @@ void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 class LeaseSimulationSees : public ::testing::TestWithParam<Broken> {};
 
 TEST_P(LeaseSimulationSees, ABrokenProtocol) {
-  // In hasty weather compiles are quicker than an answer, so that a lease is free again between two commands.
   Report report;
-  for (const Weather& weather : {Weather::calm_one(), Weather::storm(), Weather::hasty()}) {
-    const Report one = simulate(weather.nodes ? 100 : 400, weather, GetParam().mutation);
-    report.violations.insert(report.violations.end(), one.violations.begin(), one.violations.end());
-  }
-  std::map<std::string, int> kinds;
-  for (const std::string& what : report.violations)
-    ++kinds[without_numbers(what.substr(what.find(": ") + 2))];
-  for (const auto& [what, times] : kinds) std::printf("  %d times: %s\n", times, what.c_str());
-  ASSERT_FALSE(report.violations.empty());
-  const auto seen = std::find_if(
-      report.violations.begin(), report.violations.end(),
-      [](const std::string& what) { return what.find(GetParam().seen_by) != std::string::npos; });
-  EXPECT_NE(seen, report.violations.end()) << "seen only: " << report.violations[0];
+  const auto seen = [&] {
+    return std::any_of(report.violations.begin(), report.violations.end(), [](const std::string& what) {
+      return what.find(GetParam().seen_by) != std::string::npos;
+    });
+  };
+  // In hasty weather compiles are quicker than an answer, so that a lease is free again between two commands.
+  for (const Weather& weather : {Weather::hasty(), Weather::calm_one(), Weather::storm()})
+    for (std::uint64_t seed = 1; seed <= (weather.nodes ? 100 : 400) && !seen(); ++seed)
+      Simulation(seed, weather, GetParam().mutation).run(report);
+  EXPECT_TRUE(seen()) << report.violations.size() << " other violations, the first: "
+                      << (report.violations.empty() ? "" : report.violations[0]);
 }
 
 INSTANTIATE_TEST_SUITE_P(

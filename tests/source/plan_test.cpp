@@ -2,6 +2,7 @@
 #include "instantiate/instantiate.hpp"
 #include "manifest/read/prewarm_values.hpp"
 #include "manifest_text.hpp"
+#include "support/nightly.hpp"
 
 namespace kiln::source {
 namespace {
@@ -82,6 +83,14 @@ TEST(Plan, ProductsThatNobodyCanCompileAreRefusedWithTheirCount) {
   std::string many = row;
   for (int i = 0; i < 100; ++i) many += "P" + std::to_string(i) + " = [1, 2]\n";
   refused(many, {"p.toml:1: [[prewarm]]: more than 2^64 specialisations"});
+}
+
+TEST(Plan, AMillionSpecialisationsAreTheMost) {
+  KILN_NIGHTLY_ONLY();  // each row below takes seconds to expand
+  const std::string row = "[[prewarm]]\ntemplate = \"a\"\n";
+  const auto refused = [](const std::string& toml, std::initializer_list<std::string> pieces) {
+    expect_error(Errc::manifest, pieces, [&] { parse_plan(toml, "p.toml"); });
+  };
   refused(row + "A = { from = 1, to = 999999, step = 1 }\n" + row + "A = [0, 1]\n",
           {"p.toml:4: [[prewarm]]: 2 specialisations after 999999 of the rows before"});
   EXPECT_EQ(parse_plan(row + "A = { from = 1, to = 1000000, step = 1 }\n", "p.toml").size(), kMaxPlanned);

@@ -10,6 +10,9 @@ namespace kiln {
 /// True in the nightly run, which sets KILN_NIGHTLY.
 inline bool nightly() { return std::getenv("KILN_NIGHTLY") != nullptr; }
 
+/// How many rounds or cases a test tries.
+inline int ci_or_night(int in_ci, int at_night) { return nightly() ? at_night : in_ci; }
+
 }  // namespace kiln
 
 /// Skips the rest of this test unless this is the nightly run.

@@ -7,6 +7,7 @@
 
 #include "base/fd.hpp"
 #include "kiln/error.hpp"
+#include "support/nightly.hpp"
 #include "tests/cache/fixture.hpp"
 
 namespace kiln::cache::test {
@@ -140,13 +141,13 @@ class DamageTest : public StoreFixture {
 
 TEST_F(DamageTest, FlippedBitsOfAnyPage) {
   std::mt19937 random(11);
-  const Outcome out = outcome_of(rounds(400), [&](int) {
+  const Outcome out = outcome_of(rounds(ci_or_night(200, 400)), [&](int) {
     std::string bytes = whole_;
     for (std::uint32_t flips = 1 + random() % 3; flips > 0; --flips)
       bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
     return bytes;
   });
-  EXPECT_GT(out.damaged, rounds(400) / 10);
+  EXPECT_GT(out.damaged, rounds(ci_or_night(200, 400)) / 10);
 }
 
 /// LMDB trusts these pages: headers, offsets, page numbers.
@@ -155,7 +156,7 @@ TEST_F(DamageTest, FlippedBitsOfMetaAndTreePages) {
   std::vector<std::size_t> tree;
   for (std::size_t page = 0; page < whole_.size() / 4096; ++page)
     if (page < 2 || (whole_[page * 4096 + 10] & 0x03) != 0) tree.push_back(page * 4096);
-  const Outcome out = outcome_of(rounds(400), [&](int) {
+  const Outcome out = outcome_of(rounds(ci_or_night(200, 400)), [&](int) {
     std::string bytes = whole_;
     for (std::uint32_t flips = 1 + random() % 3; flips > 0; --flips) {
       const std::size_t page = tree[random() % tree.size()];
@@ -164,12 +165,12 @@ TEST_F(DamageTest, FlippedBitsOfMetaAndTreePages) {
     }
     return bytes;
   });
-  EXPECT_GT(out.damaged, rounds(400) / 10);
+  EXPECT_GT(out.damaged, rounds(ci_or_night(200, 400)) / 10);
 }
 
 TEST_F(DamageTest, OverwrittenPages) {
   std::mt19937 random(13);
-  outcome_of(rounds(400) / 4, [&](int round) {
+  outcome_of(rounds(ci_or_night(200, 400)) / 4, [&](int round) {
     std::string bytes = whole_;
     const std::size_t pages = bytes.size() / 4096, page = random() % pages, other = random() % pages;
     switch (round % 3) {
@@ -188,8 +189,9 @@ TEST_F(DamageTest, OverwrittenPages) {
 }
 
 TEST_F(DamageTest, Truncation) {
-  outcome_of(static_cast<int>(whole_.size() / 2048), [&](int round) {
-    return whole_.substr(0, static_cast<std::size_t>(round) * 2048 + (round % 2) * 77);
+  const int step = ci_or_night(4000, 2048);
+  outcome_of(static_cast<int>(whole_.size()) / step, [&](int round) {
+    return whole_.substr(0, static_cast<std::size_t>(round * step) + (round % 2) * 77);
   });
 }
 

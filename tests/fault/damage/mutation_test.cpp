@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/fd.hpp"
+#include "support/nightly.hpp"
 #include "tests/cache/fixture.hpp"
 #include "tests/fault/damage/mutation.hpp"
 
@@ -146,7 +147,7 @@ class MutationTest : public StoreFixture {
 TEST_F(MutationTest, NoAcknowledgedPutIsLostAndNothingCrashes) {
   const char* soak = std::getenv("KILN_SOAK_MUTATIONS");
   const char* first = std::getenv("KILN_SOAK_FIRST");
-  const int rounds = soak ? std::atoi(soak) : 300, from = first ? std::atoi(first) : 0;
+  const int rounds = soak ? std::atoi(soak) : ci_or_night(120, 300), from = first ? std::atoi(first) : 0;
   const std::vector<Seed> all = seeds();
   std::map<std::string, int> counts;
   for (int round = from; round < from + rounds; ++round) ++counts[run(all, round)];

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/deadline.hpp"
+#include "support/nightly.hpp"
 #include "support/time_limit.hpp"
 #include "tests/fault/store/fixture.hpp"
 
@@ -57,7 +58,7 @@ class KilledPut : public FaultFixture {
   void step_through(const char* calls, const char* action, bool from_nothing, Tally& tally) {
     attempted_ = kMaxSteps;
     int steps = 0;
-    for (bool ended = false; !ended && steps < kMaxSteps && !HasFailure(); ++steps) {
+    for (bool ended = false; !ended && steps < kMaxSteps && !HasFailure(); steps += ci_or_night(2, 1)) {
       const auto number = static_cast<std::uint32_t>(steps) % (kMaxNumbers - kKilledKeys);
       if (from_nothing || steps == 0) {
         std::filesystem::remove_all(directory());

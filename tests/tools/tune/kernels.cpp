@@ -27,6 +27,16 @@ long number(const char* name) {
   return text ? std::atol(text) : 0;
 }
 
+/// The faults that the environment asks for, read once, because a search makes thousands of launches.
+const struct Faults {
+  unsigned other_bits = static_cast<unsigned>(number("TUNE_OTHER_BITS"));
+  unsigned wrong = static_cast<unsigned>(number("TUNE_WRONG"));
+  unsigned nan = static_cast<unsigned>(number("TUNE_NAN"));
+  unsigned outside = static_cast<unsigned>(number("TUNE_OUTSIDE"));
+  bool unsteady = number("TUNE_UNSTEADY") != 0;
+  long sleep_ms = number("TUNE_SLEEP_MS");
+} kFaults;
+
 double microseconds(unsigned threads) {
   const char* text = std::getenv("TUNE_US");
   const std::string all = std::string(",") + (text ? text : ""), wanted = ',' + std::to_string(threads) + '=';
@@ -46,13 +56,13 @@ void tuned(const kiln_fake_launch& k, long factor) {
   ++launches;
   for (int i = 0; i < n; ++i) {
     out[i] = static_cast<float>(factor) * x[i];
-    if (threads == static_cast<unsigned>(number("TUNE_WRONG"))) out[i] += 1;
-    if (threads == static_cast<unsigned>(number("TUNE_OTHER_BITS"))) out[i] = last_bit_changed(out[i]);
-    if (number("TUNE_UNSTEADY") && launches % 2) out[i] = last_bit_changed(out[i]);
+    if (threads == kFaults.wrong) out[i] += 1;
+    if (threads == kFaults.other_bits) out[i] = last_bit_changed(out[i]);
+    if (kFaults.unsteady && launches % 2) out[i] = last_bit_changed(out[i]);
   }
-  if (threads == static_cast<unsigned>(number("TUNE_NAN"))) out[0] = std::nanf("");
-  if (threads == static_cast<unsigned>(number("TUNE_OUTSIDE"))) out[n] = 1;
-  if (const long ms = number("TUNE_SLEEP_MS")) ::usleep(static_cast<useconds_t>(1000 * ms));
+  if (threads == kFaults.nan) out[0] = std::nanf("");
+  if (threads == kFaults.outside) out[n] = 1;
+  if (kFaults.sleep_ms) ::usleep(static_cast<useconds_t>(1000 * kFaults.sleep_ms));
   kiln_fake_spend(microseconds(threads));
 }
 
