@@ -6,7 +6,7 @@
 #   3. the fuzz programs, built
 #   4. the site of the documentation, built with warnings as errors and loaded in a browser
 #   5. the command of 0.1 and this one, side by side on one cache directory and one Redis server
-#   6. all tests, with strict time limits and with the cases that CI leaves out (KILN_NIGHTLY)
+#   6. all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
 set -e
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -36,5 +36,5 @@ first=a4738da # the last commit with key schema 1
 (cd build/first && cmake --preset release >/dev/null && cmake --build --preset release --target kiln-cli kiln-worker)
 tests/scenario/two_versions.sh build/first/build/release/kiln build/alone/kiln
 
-export KILN_NIGHTLY=1 KILN_TEST_TIMES=strict
+export KILN_TEST_NIGHTLY=1 KILN_TEST_TIMES=strict
 exec tools/test.sh "$@"

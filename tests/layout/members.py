@@ -4,7 +4,6 @@
     members.py BUILD      every class of src, cache, include and tools, compiled as BUILD/compile_commands.json says
     members.py --file F   the classes of one file alone, which includes nothing
     --list N              names also the N largest classes
-    --nightly             skips (77) unless KILN_NIGHTLY is set: counting all classes takes 20 s
 
 The count has a class's own members, public and private: functions, constructors, destructors, templates of
 functions, fields, static data. It leaves out nested types, friends, using-declarations, members of a base,
@@ -17,7 +16,6 @@ Exits with 0 when no class is larger, with 1 when one is, with 2 when a file can
 import argparse
 import collections
 import json
-import os
 import pathlib
 import shlex
 import sys
@@ -156,11 +154,7 @@ def main():
     parser.add_argument("build", nargs="?", type=pathlib.Path)
     parser.add_argument("--file", type=pathlib.Path)
     parser.add_argument("--list", type=int, default=0)
-    parser.add_argument("--nightly", action="store_true")
     given = parser.parse_args()
-    if given.nightly and "KILN_NIGHTLY" not in os.environ:
-        print("skipped: runs at night (tools/nightly.sh, or KILN_NIGHTLY=1)")
-        return 77
     if (given.build is None) == (given.file is None):
         parser.error("expected a build directory or --file")
     try:

@@ -7,8 +7,8 @@
 
 namespace kiln {
 
-/// True in the nightly run, which sets KILN_NIGHTLY.
-inline bool nightly() { return std::getenv("KILN_NIGHTLY") != nullptr; }
+/// True in the nightly run, which sets KILN_TEST_NIGHTLY.
+inline bool nightly() { return std::getenv("KILN_TEST_NIGHTLY") != nullptr; }
 
 /// How many rounds or cases a test tries.
 inline int ci_or_night(int in_ci, int at_night) { return nightly() ? at_night : in_ci; }
@@ -17,4 +17,4 @@ inline int ci_or_night(int in_ci, int at_night) { return nightly() ? at_night : 
 
 /// Skips the rest of this test unless this is the nightly run.
 #define KILN_NIGHTLY_ONLY() \
-  if (!::kiln::nightly()) GTEST_SKIP() << "runs at night: tools/nightly.sh, or KILN_NIGHTLY=1"
+  if (!::kiln::nightly()) GTEST_SKIP() << "runs at night: tools/nightly.sh, or KILN_TEST_NIGHTLY=1"

@@ -76,7 +76,7 @@ class Tuned : public Core {
     const cache::Record record{key.key, compile::encode(choice), key.text, {}};
     EXPECT_EQ(store->put(record, store->put_wait(), cache::Existing::replaced).put, cache::Put::stored);
   }
-  /// Holds the cache's gate, like a writer that was stopped in the middle of a write.
+  /// Holds the cache's gate, like a writer that was stopped in the middle of a write. Waits for a put that runs.
   class Held {
    public:
     explicit Held(const std::string& cache) : fd_(::open((cache + "/v1/data.mdb").c_str(), O_RDWR)) {
@@ -84,7 +84,7 @@ class Tuned : public Core {
         struct flock lock {};
         lock.l_type = F_WRLCK, lock.l_whence = SEEK_SET, lock.l_start = (off_t{1} << 62) + byte,
         lock.l_len = 1;
-        EXPECT_EQ(::fcntl(fd_, F_OFD_SETLK, &lock), 0);
+        EXPECT_EQ(::fcntl(fd_, F_OFD_SETLKW, &lock), 0);
       }
     }
     ~Held() { ::close(fd_); }

@@ -8,12 +8,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "base/arch.hpp"
+#include "base/deadline.hpp"
 #include "base/fd.hpp"
 #include "base/file.hpp"
 #include "base/process.hpp"
@@ -264,7 +267,13 @@ WorkerResponse run_nvrtc(const WorkerRequest& request, WorkingDirectory whose) n
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
   pthread_t thread;
-  const int error = pthread_create(&thread, &attributes, thread_main, &job);
+  // The user's other threads, or those of the container, may be at their limit for a moment.
+  int error = 0;
+  const auto deadline = base::Deadline::after(std::chrono::seconds(5));
+  base::poll_until(deadline, [&] {
+    error = pthread_create(&thread, &attributes, thread_main, &job);
+    return error != EAGAIN;
+  });
   pthread_attr_destroy(&attributes);
   if (error != 0) {
     response.message =
