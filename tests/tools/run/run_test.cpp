@@ -141,7 +141,9 @@ TEST_F(RunWithoutAGpu, SaysWhatIsMissing) {
   EXPECT_EQ(none.status, 1);
   EXPECT_EQ(none.json()["error"]["code"], "no_driver");
   EXPECT_EQ(none.err.rfind("kiln: error: no CUDA driver: /nonexistent/libcuda.so.1: ", 0), 0u) << none.err;
-  EXPECT_NE(none.err.find("`kiln run` needs a GPU, `kiln compile` does not"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("launching needs a GPU; `kiln compile` and `kiln tune --dry-run` need none"),
+            std::string::npos)
+      << none.err;
   const Finished no_device =
       kiln({"run", "scale", "N=1"}, {{"KILN_LIBCUDA", KILN_FAKE_CUDA}, {"KILN_FAKE_FAIL", "cuInit=100"}});
   EXPECT_EQ(no_device.status, 1);

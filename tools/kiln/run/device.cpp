@@ -11,14 +11,14 @@ namespace kiln::cli {
 using namespace toolchain;
 
 namespace {
+constexpr const char* kNeedsGpu =
+    "; launching needs a GPU; `kiln compile` and `kiln tune --dry-run` need none";
+
 const Driver& loaded_driver() {
   const Driver* driver = Driver::get();
-  if (!driver)
-    throw Error(Errc::no_driver, Driver::load_error() + "; `kiln run` needs a GPU, `kiln compile` does not");
+  if (!driver) throw Error(Errc::no_driver, Driver::load_error() + kNeedsGpu);
   const CUresult result = driver->cuInit(0);
-  if (result != CUDA_SUCCESS)
-    throw Error(Errc::no_driver,
-                "cuInit: " + driver->describe(result) + "; `kiln run` needs a GPU, `kiln compile` does not");
+  if (result != CUDA_SUCCESS) throw Error(Errc::no_driver, "cuInit: " + driver->describe(result) + kNeedsGpu);
   return *driver;
 }
 constexpr unsigned char kCanaryByte = 0xa5;
