@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # build_packages and test_python are for the scripts that source this one
-# Sourced by quickstart.sh and test.sh. Installs missing packages and finds a toolkit, on Debian or Ubuntu
+# Sourced by quickstart.sh and test.sh. Installs missing packages and finds a toolkit, on Debian 12, Ubuntu 24.04 or newer,
 # with root or sudo.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
