@@ -67,8 +67,8 @@ struct LeaseRequest {
 struct LeaseAnswer {
   /// `unanswered`: it is not known whether the server did it. `refused`: the server said that it did not.
   enum class State : std::uint8_t { answered, unanswered, refused } state = State::unanswered;
-  std::optional<std::string>
-      entry;             ///< for look, acquire, resume: the value under the entry's name, unverified
+  /// For look, acquire, resume: the value under the entry's name, unverified.
+  std::optional<std::string> entry;
   std::string holder;    ///< for look: the token of the lease, unverified; empty when there is none
   bool granted = false;  ///< for the others: the lease is ours (release: was ours)
 };

@@ -328,8 +328,8 @@ typedef struct kiln_prepare {
   size_t struct_size;
   const char* plan; /**< text of a plan or record: [[prewarm]] tables */
   const char* file; /**< file with such a text */
-  int32_t
-      until; /**< KILN_UNTIL_READY: kernels are loaded; KILN_UNTIL_IMAGE: images are in memory and store */
+  /** KILN_UNTIL_READY: kernels are loaded. KILN_UNTIL_IMAGE: images are in memory and store. */
+  int32_t until;
   int32_t device;     /**< as in kiln_service_open(); KILN_DEVICE_NONE only with KILN_UNTIL_IMAGE */
   const char* arch;   /**< with KILN_DEVICE_NONE: the arch of rows that name none */
   double deadline_s;  /**< seconds from now after which nothing is begun or waited for; 0: no deadline */
@@ -378,7 +378,8 @@ typedef struct kiln_stats {
   uint64_t foreign_toolchain; /**< served by the store, from a record of another toolchain */
   uint64_t compiles, compile_failures;
   uint64_t remembered_failures; /**< answered with the error of an earlier compile */
-  uint64_t waits;               /**< another thread or process compiled the kernel meanwhile */
+  /** Calls that waited for the compile of another thread or process, whether it succeeded or not. */
+  uint64_t waits;
   /* Searched in the store and not served, by reason. */
   uint64_t miss_absent, miss_damaged, miss_other_key_text, miss_gate_timeout, miss_unreadable, miss_no_store;
   /* puts_skipped: the kernel was compiled and served, but not stored. It is the sum of the five after it. */
@@ -399,8 +400,8 @@ typedef struct kiln_stats {
   uint64_t layer_hits;    /**< served by a read-only layer, from a record of this service's toolchain */
   uint64_t fallbacks;     /**< specialisations whose fallback was returned first */
   uint64_t adopted;       /**< fallbacks that the specialised kernel has replaced */
-  double
-      compile_saved_ms; /**< milliseconds that the served records had cost; images in memory do not count */
+  /** Milliseconds that the served records had cost. Images in memory do not count. */
+  double compile_saved_ms;
   uint64_t remote_hits; /**< served by the fleet's tier */
   /* Searched in the tier and not served, by reason. absent: the tier has no such record.
    * timeout: no answer in time. unreachable: no connection, or an unknown name.

@@ -45,7 +45,7 @@ const std::map<std::string, const char*>& meanings() {
       {"compiles", "compiled"},
       {"compile_failures", "refused by the compiler, killed, or out of time"},
       {"remembered_failures", "refused with the error of an earlier compile"},
-      {"waits", "compiled by another caller meanwhile"},
+      {"waits", "calls that waited for the compile of another caller"},
       {"sealed_misses", "refused: a sealed service does not compile"},
       {"loads", "images loaded into a context"},
       {"evictions", "entries removed to make room"},

@@ -37,7 +37,7 @@ constexpr Metric kMetrics[] = {
     {"", "saved_us", "kiln_compile_seconds_saved_total", nullptr,
      "Seconds of compile time saved by stored records and by compiles of other callers.", true},
     {"", "waits", "kiln_waits_total", nullptr,
-     "Requests that waited while another caller compiled the kernel."},
+     "Calls that waited for the compile of another caller, whether it succeeded or not."},
     {"puts", nullptr, "kiln_puts_total", "result",
      "Records handed to the store, by result; only stored and present ones are in the store."},
     {"", "sealed_misses", "kiln_sealed_misses_total", nullptr,

@@ -57,7 +57,7 @@ void print_lifetime(const std::string& heading, const Json& lifetime) {
                    human_ms(lifetime.at("compile_saved_ms").get<double>()) +
                        " of compile time, by stored records and by compiles of other callers",
                    kCounterIndent);
-  print_definition("waits", counted(number("waits"), "kernel") + " compiled by another caller meanwhile",
+  print_definition("waits", counted(number("waits"), "call") + " waited for the compile of another caller",
                    kCounterIndent);
   const auto any = [&](const char* group) {
     const Json& counts = lifetime.at(group);
