@@ -28,8 +28,11 @@ std::string number(double value) {
 
 constexpr const char* kHead = R"(# The shipped templates
 
-`kiln templates --markdown > docs/reference/templates.md` makes this page from the manifests. Change a manifest to change the page.
-`kiln templates NAME` prints the same facts in a terminal. [Writing a template](../guide/write-a-template.md) explains how to make one.
+Look up here the parameters, arguments and limits of each shipped template.
+`kiln templates NAME` prints the same facts in a terminal.
+[Writing a template](../guide/write-a-template.md) explains how to make one.
+`kiln templates --markdown > docs/reference/templates.md` makes this page from the manifests.
+Change a manifest to change the page.
 
 - A **parameter** is compiled in. An **argument** is given with each launch.
 - **value** is what `kiln run` passes when the command line does not say otherwise. An optional argument that is left out has this value, too.
