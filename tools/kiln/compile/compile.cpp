@@ -208,7 +208,9 @@ void add_compile(Command app, Context& context) {
   sub.flag("--strict", arguments->strict,
            "Fail when the kernel breaks [limits] or ptxas warns of its performance");
   add_device_option(sub, arguments->device);
-  sub.footer("Example: kiln compile rms_norm T=bf16 H=4096 --arch sm_90a -o rms_norm.cubin");
+  sub.footer(
+      "Example: kiln compile rms_norm T=bf16 H=4096 --arch sm_90a -o rms_norm.cubin\n"
+      "Exit status: 0 done, 1 failed (with --strict also a broken limit), 2 usage.");
 }
 
 }  // namespace kiln::cli

@@ -246,6 +246,10 @@ void add_run(Command app, Context& context) {
                "Fail when the kernel breaks [limits] or ptxas warns of its performance");
   command.option("--device", flags->device, "Ordinal of the GPU").capture_default_str();
   command.option("--seed", flags->seed, "Seed of the generated inputs").capture_default_str();
+  command.footer(
+      "Example: kiln run rms_norm T=bf16 H=4096 rows=1,64,4096 --check --bench\n"
+      "Exit status: 0 done, 1 failed, wrong results (--check) or a broken limit (--strict), 2 usage,\n"
+      "3 --check was given, but the template has no [reference].");
 }
 
 }  // namespace kiln::cli
