@@ -21,7 +21,7 @@ cmake --preset dev -B build/alone -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOM
 cmake --build build/alone
 
 say "clang-tidy"
-run-clang-tidy-14 -p build/alone -quiet -j "$(nproc)" "$root/(src|cache|tools)/.*\.cpp$" >build/clang-tidy.log 2>&1 ||
+run-clang-tidy-14 -p build/alone -quiet -j "$(nproc)" "$root/(src|cache|tools|python/src)/.*\.cpp$" >build/clang-tidy.log 2>&1 ||
   { grep -A3 'error:' build/clang-tidy.log; exit 1; }
 
 say "fuzz programs"
