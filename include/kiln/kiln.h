@@ -165,7 +165,8 @@ typedef struct kiln_options {
   /** Bytes that cache_dir may take: "512M", "5G" (powers of 1024). */
   const char* cache_max_size;
   /** File to which the service appends each specialisation that was requested and was not ready.
-   *  The file is a plan for `kiln prewarm`. Templates from memory are written beside it. */
+   *  The file is a trace, which `kiln prewarm` takes as a plan. Templates from memory are written
+   *  beside it. */
   const char* record;
   /** Bytes that all compiles of this process may take together: "4G". Null: derived from the machine. */
   const char* compile_memory;
@@ -326,7 +327,7 @@ typedef struct kiln_progress {
 /** A plan, and how far to prepare its kernels. Set `plan` or `file`. */
 typedef struct kiln_prepare {
   size_t struct_size;
-  const char* plan; /**< text of a plan or record: [[prewarm]] tables */
+  const char* plan; /**< text of a plan or trace: [[prewarm]] tables */
   const char* file; /**< file with such a text */
   /** KILN_UNTIL_READY: kernels are loaded. KILN_UNTIL_IMAGE: images are in memory and store. */
   int32_t until;

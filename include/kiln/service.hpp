@@ -94,7 +94,7 @@ class Service {
   }
 
   /// Makes the kernels of a plan ready, in parallel and in the background. Also works after the seal.
-  /// `plan` is the text of a plan or of a record. The kernels belong to the Service.
+  /// `plan` is the text of a plan or of a trace (Options::record). The kernels belong to the Service.
   /// Throws Error for a plan that cannot be read, an unknown template or a value that is not allowed.
   Preparation prepare(const std::string& plan, const PrepareOptions& options = {}) {
     return prepare(nullptr, plan.c_str(), nullptr, options);

@@ -120,7 +120,7 @@ class Service(_kiln.Service):
         """Compiles the specialisations of a plan into the store, in parallel and without a GPU. Waits.
 
         `plan` is a list of rows such as {"template": "rms_norm", "T": "bf16", "H": [2048, 4096]}, the text
-        of a plan, or a path object (os.PathLike) of a plan or record.
+        of a plan, or a path object (os.PathLike) of a plan or trace.
         `arch` is the arch of rows that name none. With several archs the plan is done once for each.
         `deadline` is in seconds, for each arch: nothing is begun or waited for after it. 0 means no limit.
         `progress` is called in this thread about every 0.1 s.

@@ -14,7 +14,7 @@ bool has_control_characters(std::string_view line) noexcept {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\t'; });
 }
 
-/// A piece of a record: a finished row, or the text between two finished rows.
+/// A piece of a trace: a finished row, or the text between two finished rows.
 struct Piece {
   std::size_t begin = 0, end = 0;
   bool finished = false;

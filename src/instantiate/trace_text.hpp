@@ -1,4 +1,4 @@
-// The text of a record: a plan file that processes append to (KILN_RECORD).
+// The text of a trace: a plan file that processes append to (KILN_RECORD).
 //
 //   # kiln record 1
 //   [[prewarm]]
@@ -12,7 +12,6 @@
 // Version 1. A row goes from a line [[prewarm]] to the line "# end". A row without "# end" was never
 // finished, because its writer was killed, the power failed or the disk was full; it does not count.
 // Everything else is a comment or damage.
-// comment or damage.
 #pragma once
 
 #include <functional>
@@ -26,11 +25,11 @@
 
 namespace kiln::source {
 
-/// The first line of a record, and the explanation for people that follows it. The
+/// The first line of a trace, and the explanation for people that follows it. The
 /// explanation may be missing.
 extern const std::string_view kTraceHeader, kTracePreamble;
 
-/// True for a record, even when its first line is not wholly on the disk and zeros follow.
+/// True for a trace, even when its first line is not wholly on the disk and zeros follow.
 bool is_trace(std::string_view text) noexcept;
 
 /// One finished row, including its "# end" line.

@@ -144,7 +144,7 @@ void Recorder::drain(State& state) {
     if (!still_there(file_, st)) continue;
     if (!catch_up(state, fd.get())) {
       state.pending.clear();
-      throw Error(Errc::io, "is no record of this version of kiln, and is left as it is");
+      throw Error(Errc::io, "is no trace of this version of kiln, and is left as it is");
     }
     while (!state.pending.empty()) {
       if (!append(state, fd.get(), state.pending.front())) {
@@ -214,7 +214,7 @@ bool Recorder::is_ours(State& state, const Row& row) {
     base::warn_once("record " + directory + row.template_name,
                     "the template '" + row.template_name + "' from memory differs from the one in '" +
                         directory + "': its specialisations are not recorded. Remove '" + file_ +
-                        "' and that directory to begin a new record");
+                        "' and that directory to begin a new trace");
   }
   return ours;
 }

@@ -85,14 +85,14 @@ TEST_F(RecorderTest, AFullDiskTakesARowBackAndTheNextWriteBringsIt) {
             0);
 }
 
-TEST_F(RecorderTest, WhatIsNoRecordIsLeftAsItIsWithOneWarning) {
+TEST_F(RecorderTest, WhatIsNoTraceIsLeftAsItIsWithOneWarning) {
   base::write_file(file_, "export PATH=/bin\n");
   Recorder recorder(file_);
   record(recorder, 1), record(recorder, 2);
   EXPECT_EQ(text(), "export PATH=/bin\n");
   ASSERT_EQ(warnings(), 1u);
   EXPECT_NE(lines_[0].find(file_), std::string::npos) << lines_[0];
-  EXPECT_NE(lines_[0].find("is no record"), std::string::npos) << lines_[0];
+  EXPECT_NE(lines_[0].find("is no trace"), std::string::npos) << lines_[0];
 }
 
 TEST_F(RecorderTest, APlaceThatCannotBeWrittenIsOneWarning) {

@@ -1,4 +1,4 @@
-// The time line of a prewarm: the note beside the store, and the file of --trace.
+// The timeline of a prewarm: the note beside the store, and the file of --trace.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -137,7 +137,7 @@ TEST_F(PrewarmTrace, ATraceThatIsLostAtTheEndIsAnErrorOfItsOwn) {
   const Finished done = kiln({"prewarm", plan("[1]"), "--trace", "/dev/full", "--json"});
   EXPECT_EQ(done.status, 1);
   EXPECT_EQ(done.json()["compiled"], 1);
-  EXPECT_NE(done.err.find("the trace could not be written"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("the timeline could not be written"), std::string::npos) << done.err;
 }
 
 }  // namespace

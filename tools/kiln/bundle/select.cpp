@@ -58,7 +58,7 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
 }  // namespace
 
 void add_selection_options(Command sub, SelectionFlags& flags) {
-  sub.option("plans", flags.plans, "Plan files and records: only the entries that they ask for")
+  sub.option("plans", flags.plans, "Plan files and traces: only the entries that they ask for")
       .type_name("PLAN.toml");
   sub.option("-t,--template", flags.templates, "Only entries of this template; may be repeated")
       .type_name("NAME")
@@ -75,7 +75,7 @@ Selection select_entries(Context& context, const SelectionFlags& flags, BundleSt
                 "--all takes all entries: it cannot be combined with a plan, -t or --arch");
   if (!flags.all && flags.plans.empty() && flags.templates.empty() && !by_arch)
     throw Error(Errc::invalid_argument,
-                "no entries are selected; give plans or records, -t NAME, --arch ARCH, or --all");
+                "no entries are selected; give plans or traces, -t NAME, --arch ARCH, or --all");
   if (flags.plans.empty() && !flags.device.empty())
     throw Error(
         Errc::invalid_argument,

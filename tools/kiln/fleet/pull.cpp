@@ -152,7 +152,7 @@ class Pull {
 int pull(Context& context, const PullArguments& arguments) {
   const auto& [plans, templates, device, all] = arguments.selection;
   if (plans.empty() && templates.empty() && !all)
-    throw Error(Errc::invalid_argument, "no entries are selected; give plans or records, -t NAME, or --all");
+    throw Error(Errc::invalid_argument, "no entries are selected; give plans or traces, -t NAME, or --all");
   if (all && (!plans.empty() || !templates.empty()))
     throw Error(Errc::invalid_argument, "--all takes all entries: it cannot be combined with a plan or -t");
   const PoliteInterrupt interrupt;

@@ -35,7 +35,7 @@ struct PrewarmPlan {
   std::size_t without_device = 0;    ///< rows recorded with a choice, while no device is named
   std::vector<std::string> skipped;  ///< rows of shipped plans without a kernel for an arch, and why
   std::size_t repeats = 0;           ///< rows that ask for a specialisation again, perhaps in other words
-  std::vector<std::string> ignored;  ///< unfinished rows of records
+  std::vector<std::string> ignored;  ///< unfinished rows of traces
 };
 
 /// The device whose tuned choices apply.
@@ -54,7 +54,7 @@ struct PlanDevice {
 PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files,
                       const std::vector<base::Arch>& archs, const PlanDevice& device);
 
-/// Appends to `template_path` the directories of templates that lie beside the records among `files`.
+/// Appends to `template_path` the directories of templates that lie beside the traces among `files`.
 std::string template_path_of(const std::vector<std::string>& files, const std::string& template_path);
 
 }  // namespace kiln::cli

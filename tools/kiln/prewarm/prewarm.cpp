@@ -36,16 +36,16 @@ struct Arguments {
 constexpr const char* kHelp =
     "A plan is [[prewarm]] tables with template, arch (if not --arch) and the parameters' values:\n"
     "H = 4096, H = [4096, 8192], H = { from = 1024, to = 8192, step = 1024 } or\n"
-    "{ from = 64, to = 4096, times = 2 }; lists multiply. A record is the file that processes under\n"
+    "{ from = 64, to = 4096, times = 2 }; lists multiply. A trace is the file that processes under\n"
     "KILN_RECORD=FILE wrote: what they asked for. FILE.templates beside it joins the template path.\n"
     "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
     "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. All users may read it\n"
     "(0755, files 0644). It gets every kernel of the plan, also kernels that the cache holds already. A DIR\n"
     "that cannot be written is an error.\n"
     "--device NAME takes what 'kiln tune' chose on a device of that name, also without a GPU. A layer gets\n"
-    "the choices that were used. The rows of a record carry the choices that were tuned where they were\n"
-    "recorded. Such a choice is stored for the device when there is none yet. In a layer, which needs\n"
-    "--device NAME for this, a recorded choice wins over an existing one.\n"
+    "the choices that were used. The rows of a trace carry the tuned choices of the machine that wrote\n"
+    "them. Such a choice is stored for the device when there is none yet. In a layer, which needs\n"
+    "--device NAME for this, a choice of a trace wins over an existing one.\n"
     "--remote also writes all kernels of the plan to the fleet's tier (KILN_REMOTE), signed with\n"
     "KILN_REMOTE_SIGN, even if they were not compiled now. --missed adds the kernels that nodes asked the\n"
     "tier for and did not get. With --check, --remote lists what the tier does not have.\n"
@@ -106,7 +106,7 @@ void put_choices(runtime::Core& core, const PrewarmPlan& plan, bool is_layer) {
   }
 }
 
-/// Returns false, with a message on stderr, when the trace cannot be written. The run's results
+/// Returns false, with a message on stderr, when the timeline cannot be written. The run's results
 /// are reported anyway.
 bool wrote_trace(const std::string& path, const NotedRun& run) {
   if (path.empty()) return true;
@@ -114,7 +114,7 @@ bool wrote_trace(const std::string& path, const NotedRun& run) {
     write_output(path, trace_text(run));
     return true;
   } catch (const Error& error) {
-    std::fprintf(stderr, "kiln: error: the trace could not be written: %s\n", error.what());
+    std::fprintf(stderr, "kiln: error: the timeline could not be written: %s\n", error.what());
     return false;
   }
 }
@@ -185,9 +185,9 @@ int prewarm(Context& context, const Arguments& arguments) {
   const PrewarmPlan plan = make_plan(context, plans, context.target_archs(),
                                      {arguments.device, arguments.layer.empty(), !arguments.layer.empty()});
   if (plan.without_device > 0 && layer)
-    base::warn(
-        counted(plan.without_device, "row was", "rows were") +
-        " tuned where recorded; without --device NAME the layer gets the kernels and no tuned choices");
+    base::warn(counted(plan.without_device, "row was", "rows were") +
+               " tuned where the trace was written; without --device NAME the layer gets the kernels and no "
+               "tuned choices");
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   if (arguments.check && arguments.remote) return check_tier(context, plan, arguments.strict);
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.core(), plan));
@@ -228,7 +228,7 @@ void add_prewarm(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   const Command sub = context.add_command(app, "prewarm", "Compile everything a plan asks for, ahead of time",
                                           [&context, arguments] { return prewarm(context, *arguments); });
-  sub.option("plans", arguments->plans, "Plan files and records; default: what the templates' manifests list")
+  sub.option("plans", arguments->plans, "Plan files and traces; default: what the templates' manifests list")
       .type_name("PLAN.toml");
   sub.option("-j,--jobs", arguments->jobs, "Compiles at once; default: KILN_JOBS, else one per core")
       .type_name("N")
