@@ -27,8 +27,8 @@ struct ToolkitSearch {
   bool use_environment = true;  ///< CUDA_HOME, CUDA_PATH, LD_LIBRARY_PATH and the python environment
 };
 
-/// Search order (DESIGN 9): cuda_home, CUDA_HOME, CUDA_PATH, the loader's path, /usr/local/cuda, the
-/// directories of pip packages. The first place with a complete NVRTC (library and builtins) gives the
+/// Search order: cuda_home, CUDA_HOME, CUDA_PATH, the loader's path, /usr/local/cuda, the directories
+/// of pip packages. The first place with a complete NVRTC (library and builtins) gives the
 /// compiler. Headers come from the same root when it has them, else from the first place that has some. Never
 /// throws: parts that were not found are empty.
 Toolkit locate_toolkit(const ToolkitSearch& search);

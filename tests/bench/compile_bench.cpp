@@ -1,4 +1,4 @@
-// Cold compiles against raw NVRTC, in one run (DESIGN 10). Always with --no-cache.
+// Cold compiles against raw NVRTC, in one run. Always with --no-cache.
 //
 //   compile_bench [--kinds slim,vendor,cub] [--workers 1,2,4] [--kernels N] [--rounds N] [--json FILE]
 //   compile_bench first kiln | first raw     a fresh process up to its first launch, in ms; see cold.py

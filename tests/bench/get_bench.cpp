@@ -1,5 +1,5 @@
-// `get` on a ready kernel against bare hash tables, in one process (DESIGN 10). `bare_table` is the smallest
-// table that finds a pointer by two numbers. `ready_table` is the runtime's own table alone.
+// `get` on a ready kernel against bare hash tables, in one process. `bare_table` is the smallest table that
+// finds a pointer by two numbers. `ready_table` is the runtime's own table alone.
 //
 //   get_bench [--benchmark_filter=...]   prints ns per call, the mean of the run
 //

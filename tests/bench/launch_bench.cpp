@@ -1,5 +1,5 @@
-// The cost of a launch through kiln over the bare cuLaunchKernelEx, in one process. DESIGN 10 allows get,
-// geometry and launch together 50 ns over it on the fake driver, which does nothing.
+// The cost of a launch through kiln over the bare cuLaunchKernelEx, in one process. Together get, geometry
+// and launch may take 50 ns over it on the fake driver, which does nothing.
 //
 //   launch_bench                    times, interleaved: median and p99 of batches, and the time over the
 //                                   floor.

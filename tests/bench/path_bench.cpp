@@ -1,4 +1,4 @@
-// The one path against its floors, as ratios inside one process (DESIGN 10).
+// The one path against its floors, as ratios inside one process.
 //
 //   path_bench                 everything below.
 //   path_bench compile [N]     cold compile through a warm worker over raw NVRTC in this process: same text,

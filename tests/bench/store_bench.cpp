@@ -1,5 +1,6 @@
-// The cost of the store over raw LMDB: a read of one 50 KB image, in one process. DESIGN 10 has the budget
-// for the ratio. `store_bench scale` prints the table of store_scale.cpp instead.
+// The cost of the store over raw LMDB: a read of one 50 KB image, in one process. A verified read may take
+// three times a raw one (docs/internals/faults.md, "What it costs"). `store_bench scale` prints the table of
+// store_scale.cpp instead.
 #include <benchmark/benchmark.h>
 #include <lmdb.h>
 

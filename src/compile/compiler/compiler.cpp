@@ -223,7 +223,9 @@ Facts gather_facts(const CompileJob& job, const WorkerProcess::Answer& answer) {
   return facts;
 }
 
-/// Checks invariants 1 and 2 of DESIGN 4 after the compile.
+/// Checks after the compile that no file of the closure changed and that the image contains no directory of
+/// this host (docs/internals/key.md, "What is compiled is what was hashed"). A computed include must have read
+/// only files that are in the key.
 std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse& r) {
   if (const auto changed = job.closure.changed())
     return "'" + *changed + "' changed while it was being compiled";

@@ -35,8 +35,8 @@ class LocalFault : public CompileError {
 struct Compiled {
   Facts facts;
   std::string image, ptx;
-  /// Why the image must not be published, although it may be served; empty when it may be published. DESIGN
-  /// 4: the key refuses inputs that it cannot see.
+  /// Why the image must not be published, although it may be served; empty when it may be published.
+  /// docs/internals/key.md has the rules ("What is compiled is what was hashed").
   std::string unpublishable;
   std::uint64_t peak_memory = 0;  ///< highest resident memory of the worker, in bytes; 0: not known
 };

@@ -122,8 +122,8 @@ class PrecompiledHeaders {
     std::uint64_t held = 0, held_bytes = 0;  ///< now
   };
   Counts counts() const;
-  /// Drops headers that were not used for `idle`. take() does this with ten minutes. The pipeline drops all
-  /// headers when the last worker leaves.
+  /// Drops headers that were not used for `idle`. take() does this with ten minutes. ImageCompiler
+  /// (runtime/path/compile.hpp) drops all headers when the last worker leaves.
   void drop_idle(std::chrono::seconds idle);
 
  private:

@@ -1,4 +1,4 @@
-// Makes kernels behind callers' backs: for get_async and prefetch, and the specialised kernels of fallbacks.
+// Makes kernels in the background: for get_async and prefetch, and the specialised kernels of fallbacks.
 #pragma once
 
 #include "runtime/kernels/maker.hpp"

@@ -14,7 +14,7 @@ namespace kiln::runtime {
 
 struct KernelTemplateProbe;
 
-/// Thread-safe. A Scope owns it, and work behind callers' backs keeps it alive until the work has ended.
+/// Thread-safe. A Scope owns it, and work in the background keeps it alive until the work has ended.
 class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
  public:
   KernelTemplate(Core& core, std::shared_ptr<const source::Template> origin, Target target);
@@ -64,7 +64,7 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   /// REQUIRES: as set_fallback, or open() has returned the template.
   bool has_fallback() const noexcept { return !generic_.expired(); }
 
-  /// Unloads what is loaded, and drops what is being made behind callers' backs. REQUIRES: no reader.
+  /// Unloads what is loaded, and drops what is being made in the background. REQUIRES: no reader.
   void release();
   /// The number of releases so far.
   std::uint64_t epoch() { return maker_.epoch(); }

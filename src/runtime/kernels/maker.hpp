@@ -40,8 +40,8 @@ class KernelMaker {
   /// Obtains only the image. Throws as make.
   Obtained obtain(const Wanted& wanted, const GetRequest& request);
   /// Resolves a call without a long wait. Its tuned choice stays undecided where no store may be asked (a
-  /// capture) or none answers in time. The generic kernel then serves, and the choice is decided behind the
-  /// caller's back.
+  /// capture) or none answers in time. The generic kernel then serves, and the choice is decided in the
+  /// background.
   Wanted want_soon(std::span<const Value> values, const GetRequest& request) const;
 
   /// The number of releases so far.

@@ -1,5 +1,5 @@
 // The kernels that one template has loaded and is loading: plain data that the loader, the fallback and the
-// work behind callers' backs share.
+// work in the background share.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 namespace kiln::runtime {
 
 using KernelFuture = std::shared_future<const LoadedKernel*>;
-/// Keeps a template, and so its tables, alive while work behind a caller's back uses them.
+/// Keeps a template, and so its tables, alive while work in the background uses them.
 using KeepAlive = std::shared_ptr<const void>;
 
 /// One load of one kernel; calls that come meanwhile wait for its result.

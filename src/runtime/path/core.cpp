@@ -18,7 +18,7 @@ Core::Core(const Options& options, const std::string& memo_file, Events events)
 }
 
 void Core::stop() noexcept {
-  path_.end_compiles();  // the work behind callers' backs may be waiting for them
+  path_.end_compiles();  // work in the background may be waiting for them
   background_.stop();
 }
 

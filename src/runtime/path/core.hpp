@@ -1,5 +1,5 @@
-// The parts below the kernels of one service: its settings, the path, the seal, and the work that runs behind
-// callers' backs.
+// The parts below the kernels of one service: its settings, the path, the seal, and the work that runs in the
+// background.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ class Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  /// Ends the compiles that this service started, and waits for them and for the work behind callers' backs.
+  /// Ends the compiles that this service started, and waits for them and for the work in the background.
   /// Nothing is compiled or run afterwards.
   void stop() noexcept;
 

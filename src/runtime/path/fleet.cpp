@@ -125,8 +125,9 @@ std::optional<Obtained> FleetLookup::find_own(fleet::Tier& tier, const Unit& uni
   return Obtained{std::move(image), Outcome::remote, {}};
 }
 
-/// Applies the rule of DESIGN 4 to the rows that name this specialisation's toolchains. Only the first
-/// section of the key text was known before, so the key is made again from the whole text.
+/// Looks for an entry of this specialisation that another toolchain made. The tier's rows name these
+/// toolchains (docs/internals/fleet.md, "Entries"). Only the first section of the key text was known before,
+/// so the key is made again from the whole text.
 std::optional<Obtained> FleetLookup::find_foreign(fleet::Tier& tier, const Unit& unit,
                                                   const ObtainOptions& options, cache::Record& record) {
   std::shared_ptr<const StoredImage> image;

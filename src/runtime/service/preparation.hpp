@@ -1,4 +1,4 @@
-// Makes a whole plan ready, behind the caller's back. This is the one explicit way past the seal.
+// Makes a whole plan ready in the background. This is the one explicit way past the seal.
 #pragma once
 
 #include <condition_variable>

@@ -15,7 +15,7 @@ class Service {
   /// `work_lists`: the kinds that manifests may name. The library's entry gives the kinds of all operators.
   explicit Service(const Options& options, const std::string& memo_file = default_memo_file(),
                    Events events = {}, source::WorkListKinds work_lists = {});
-  /// Ends the compiles that it started, and waits for them and for the work behind callers' backs.
+  /// Ends the compiles that it started, and waits for them and for the work in the background.
   ~Service() { core_.stop(); }
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;

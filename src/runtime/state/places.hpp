@@ -24,8 +24,9 @@ struct Candidate {
   std::string required{};  ///< a directory that must exist: a missing HOME is not made
 };
 
-/// The configured directory, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln (DESIGN 8). The steps down follow:
+/// The configured directory, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln. The steps down follow:
 /// $TMPDIR/kiln-<uid>, /var/tmp/kiln-<uid>. A variable that is no absolute path counts as not set.
+/// docs/internals/store.md ("Places and layers") has the whole rule.
 std::vector<Candidate> store_candidates(const Config& config);
 
 /// The directory that the candidate's store has or would have: the candidate's own, or the private one inside

@@ -1,6 +1,6 @@
 // Tuned choices as this process has resolved them. The first answer for a call holds until the process ends,
 // even the answer that there is no choice. So no choice that is stored meanwhile changes what
-// runs (DESIGN 7).
+// runs (docs/internals/path.md, "Tuned choices").
 //
 // Each bucket is a list that only grows, by one pointer and without a lock. So a forked child has what its
 // parent had resolved, and no lock that a missing thread could hold.

@@ -12,7 +12,7 @@
 
 namespace kiln::cli {
 
-/// Exit codes of the command (DESIGN 8).
+/// Exit codes of the command (docs/reference/command.md, "Common to all commands").
 enum Exit : int {
   kDone = 0,
   kFailed = 1,
