@@ -140,9 +140,8 @@ std::string SourceText::read() const {
 Catalog::Catalog(std::vector<std::string> directories, std::string advice, WorkListKinds work_lists)
     : advice_(std::move(advice)), work_lists_(work_lists) {
   for (const std::string& directory : directories) {
-    std::error_code error;
-    const fs::path absolute = fs::absolute(directory, error);
-    std::string path = error ? directory : absolute.lexically_normal().string();
+    const auto absolute = base::absolute(directory);
+    std::string path = absolute ? base::normalized(*absolute) : directory;
     if (path.size() > 1 && path.back() == '/') path.pop_back();
     if (std::find(directories_.begin(), directories_.end(), path) == directories_.end())
       directories_.push_back(std::move(path));

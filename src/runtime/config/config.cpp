@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/arch.hpp"
+#include "base/file.hpp"
 #include "base/installation.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -241,7 +242,7 @@ Config Config::resolve(const Options& options) {
   auto& directories = config.template_directories_;
   const auto own = std::find_if(directories.begin(), directories.end(), holds_own_headers);
   if (own != directories.end())
-    config.installed_templates_ = fs::absolute(*own).lexically_normal().string();
+    config.installed_templates_ = base::normalized(base::absolute(*own).value_or(*own));
   else if (config.installed_templates_ = find_installed_templates(); !config.installed_templates_.empty())
     directories.push_back(config.installed_templates_);
   return config;
@@ -319,9 +320,8 @@ std::string Config::about_templates() const {
 std::vector<std::string> Config::include_directories() const {
   std::vector<std::string> out;
   for (const std::string& directory : base::split(get("include_path"), ':')) {
-    std::error_code ignored;
     // Absolute, because the compiler has another working directory.
-    out.push_back(fs::absolute(directory, ignored).lexically_normal().string());
+    out.push_back(base::normalized(base::absolute(directory).value_or("")));
   }
   return out;
 }

@@ -66,11 +66,11 @@ bool any_store(const Config& config) noexcept;
 /// cannot be read, may be written by others, or belongs to anyone but root and this user. Throws only for
 /// lack of memory.
 std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config);
-/// Opens one layer. Throws Error(io).
+/// Opens one layer, whose path must be absolute. Throws Error(io).
 std::shared_ptr<cache::Store> open_layer(const std::string& directory);
 
-/// Opens `directory` as the writable store of `kiln prewarm --layer`. Creates it with mode 0755. There is no
-/// step down. Throws Error(io).
+/// Opens `directory`, which may be relative, as the writable store of `kiln prewarm --layer`. Creates it with
+/// mode 0755. There is no step down. Throws Error(io).
 std::shared_ptr<cache::Store> create_layer(const std::string& directory);
 
 }  // namespace kiln::runtime

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <ctime>
-#include <filesystem>
 
 #include "base/deadline.hpp"
 #include "base/log.hpp"
@@ -47,8 +46,7 @@ class Target {
  public:
   Target(const Context& context, const std::string& layer)
       : layer_(!layer.empty()),
-        store_(layer_ ? runtime::create_layer(std::filesystem::absolute(layer).string())
-                      : runtime::open_configured_store(context.config())) {}
+        store_(layer_ ? runtime::create_layer(layer) : runtime::open_configured_store(context.config())) {}
   void share() const {
     if (layer_) cache::share_layer(store_->directory());
   }

@@ -2,7 +2,6 @@
 #include "tools/kiln/fleet/pull.hpp"
 
 #include <cstdint>
-#include <filesystem>
 #include <set>
 
 #include "base/log.hpp"
@@ -39,9 +38,8 @@ class Pull {
  public:
   Pull(Context& context, const PullArguments& arguments, std::shared_ptr<fleet::Tier> tier)
       : context_(context), arguments_(arguments), tier_(std::move(tier)) {
-    store_ = arguments.layer.empty()
-                 ? runtime::open_configured_store(context.config())
-                 : runtime::create_layer(std::filesystem::absolute(arguments.layer).string());
+    store_ = arguments.layer.empty() ? runtime::open_configured_store(context.config())
+                                     : runtime::create_layer(arguments.layer);
     out_.directory = store_->directory();
   }
 

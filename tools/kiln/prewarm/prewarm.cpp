@@ -2,9 +2,9 @@
 // is resumed by starting it again.
 #include "tools/kiln/prewarm/prewarm.hpp"
 
-#include <filesystem>
 #include <optional>
 
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "cache/place/directory.hpp"
 #include "runtime/state/places.hpp"
@@ -23,8 +23,6 @@
 
 namespace kiln::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Arguments {
   std::vector<std::string> plans;
@@ -176,7 +174,8 @@ int prewarm(Context& context, const Arguments& arguments) {
   }
   if (!arguments.layer.empty()) {
     if (arguments.check)
-      service.core().state().stores.use_only(runtime::open_layer(fs::absolute(arguments.layer).string()));
+      service.core().state().stores.use_only(
+          runtime::open_layer(base::absolute(arguments.layer).value_or(arguments.layer)));
     else
       layer.emplace(service.core(), arguments.layer);
   }
