@@ -127,7 +127,7 @@ BoardEntry Board::begin(const Key& key, std::string_view subject) noexcept {
   now.started_unix_ms = unix_ms();
   now.started_ms = boot_ms();
   try {
-    static_cast<Asker&>(now) = Asker::self();
+    static_cast<ProcessIdentity&>(now) = ProcessIdentity::self();
     if (const auto before = read(key)) {
       now.flight = std::max(now.flight, before->flight + 1);
       now.without_record = before->endings_without_record();

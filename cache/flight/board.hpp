@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/flight/asker.hpp"
+#include "cache/flight/process_identity.hpp"
 #include "cache/lock/cell_file.hpp"
 #include "kiln/digest.hpp"
 
@@ -29,7 +29,7 @@ namespace kiln::cache {
 
 enum class FlightState : std::uint32_t { compiling, published, failed, unpublished };
 
-struct BoardEntry : Asker {
+struct BoardEntry : ProcessIdentity {
   Key key;
   std::uint64_t flight = 0;  ///< grows with each flight of the key (boot clock, us)
   FlightState state = FlightState::compiling;

@@ -6,12 +6,12 @@
 
 namespace kiln::cache {
 
-SlotAsker::SlotAsker(std::shared_ptr<FlightFile> file, SlotUse use, int count)
+SlotRequest::SlotRequest(std::shared_ptr<FlightFile> file, SlotUse use, int count)
     : file_(std::move(file)), use_(use), count_(std::max(1, count)) {}
 
-SlotAsker::~SlotAsker() { mark_.release(); }
+SlotRequest::~SlotRequest() { mark_.release(); }
 
-std::shared_ptr<Slot> SlotAsker::try_take() {
+std::shared_ptr<Slot> SlotRequest::try_take() {
   const auto now = base::Deadline::after(base::Clock::duration::zero());
   FdPool::Lease fd = file_->lease();
   if (use_ == SlotUse::ahead && RangeLock::excluded(fd.get(), kSlotMark, RangeLock::Mode::exclusive))

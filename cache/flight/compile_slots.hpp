@@ -29,14 +29,14 @@ class Slot {
   RangeLock lock_;
 };
 
-/// Tries to take a slot for one compile. Used by one thread at a time. Keeps the flight file alive, and drops
-/// its mark on destruction.
-class SlotAsker {
+/// One compile's request for a slot. Used by one thread at a time. Keeps the flight file alive, and drops its
+/// mark on destruction.
+class SlotRequest {
  public:
   /// `count` is the number of slots, at least 1. Callers may use a quarter as many express slots
   /// (at least 1), too.
-  SlotAsker(std::shared_ptr<FlightFile> file, SlotUse use, int count);
-  ~SlotAsker();
+  SlotRequest(std::shared_ptr<FlightFile> file, SlotUse use, int count);
+  ~SlotRequest();
   /// Returns null when no slot may be taken now. Throws Error(io) when no lock file is usable any more.
   std::shared_ptr<Slot> try_take();
 

@@ -63,7 +63,7 @@ ShownWaiter::~ShownWaiter() {
 std::unique_ptr<ShownWaiter> Waiters::show(WaitFor wait_for, const Key& key, std::string_view subject,
                                            std::int64_t since_ms) noexcept try {
   Waiter waiter;
-  static_cast<Asker&>(waiter) = Asker::self();
+  static_cast<ProcessIdentity&>(waiter) = ProcessIdentity::self();
   waiter.key = key, waiter.wait_for = wait_for, waiter.subject = subject;
   waiter.started_ms = since_ms;
   waiter.started_unix_ms = unix_ms() - (boot_us() / 1000 - since_ms);

@@ -26,7 +26,7 @@ enum class WaitFor : std::uint32_t {
   remote   ///< another node's compile
 };
 
-struct Waiter : Asker {
+struct Waiter : ProcessIdentity {
   Key key;  ///< the key that is compiled; zero for a turn
   WaitFor wait_for = WaitFor::flight;
   std::int64_t started_unix_ms = 0;  ///< for people

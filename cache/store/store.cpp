@@ -110,7 +110,7 @@ std::vector<PutResult> Store::put_many(const std::vector<Record>& records) noexc
     }
     out[i] = put(records[i], wait);
     // The puts after one that timed out must not all wait as long.
-    wait = out[i].put == Put::gate_timeout ? std::min(put_wait(), kWaitBehindOneInVain) : put_wait();
+    wait = out[i].put == Put::gate_timeout ? std::min(put_wait(), kPutWaitAfterTimeout) : put_wait();
   }
   return out;
 }

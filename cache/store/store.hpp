@@ -38,7 +38,7 @@ inline constexpr Key kLastKey = [] {
 }();
 /// The wait for the gate of a put that follows one that timed out, so that a row of puts does not wait the
 /// whole time for each.
-inline constexpr std::chrono::milliseconds kWaitBehindOneInVain{50};
+inline constexpr std::chrono::milliseconds kPutWaitAfterTimeout{50};
 inline constexpr std::uint64_t kNoCap = std::uint64_t{1} << 46;  ///< larger than any file
 
 class Store {

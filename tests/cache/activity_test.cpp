@@ -231,11 +231,11 @@ TEST_F(ActivityTest, AFileSizeLimitCostsTheInformationAndNotTheProcess) {
 
 TEST_F(ActivityTest, SlotsInUseAndACallerThatWaitsAreSeen) {
   const auto flights = file();
-  const auto one = SlotAsker(flights, SlotUse::caller, 1).try_take();
+  const auto one = SlotRequest(flights, SlotUse::caller, 1).try_take();
   EXPECT_EQ(look().slots, std::vector<int>{0});
   EXPECT_FALSE(look().caller_waits);
-  const auto express = SlotAsker(file(), SlotUse::caller, 1).try_take();
-  SlotAsker third(file(), SlotUse::caller, 1);
+  const auto express = SlotRequest(file(), SlotUse::caller, 1).try_take();
+  SlotRequest third(file(), SlotUse::caller, 1);
   EXPECT_FALSE(third.try_take());
   const Activity seen = look();
   EXPECT_EQ(seen.slots, (std::vector<int>{0, 1}));

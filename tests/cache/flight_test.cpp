@@ -36,14 +36,14 @@ TEST_F(FlightTest, FileIsPrivateEmptyAndNamedByUidAndStore) {
   EXPECT_EQ(st.st_size, 0);
 }
 
-TEST_F(FlightTest, FirstAskerGetsItWithoutWaiting) {
+TEST_F(FlightTest, FirstCallerGetsItWithoutWaiting) {
   const auto flights = file();
   const auto taken = flights->take(key_of(1), in(0ms));
   EXPECT_TRUE(taken.flight);
   EXPECT_FALSE(taken.waited);
 }
 
-TEST_F(FlightTest, TwoAskersOfOneProcessExcludeEachOther) {
+TEST_F(FlightTest, TwoCallersOfOneProcessExcludeEachOther) {
   const auto flights = file();
   auto first = flights->take(key_of(1), in(0ms));
   const auto second = flights->take(key_of(1), in(50ms));

@@ -16,7 +16,7 @@ class SlotsTest : public ::testing::Test {
     return FlightFile::open({.store_identity = "7-43", .store_place = {}, .shared_memory = dir_.path()});
   }
   std::shared_ptr<Slot> take(SlotUse use, int count) const {
-    return SlotAsker(file(), use, count).try_take();
+    return SlotRequest(file(), use, count).try_take();
   }
 
   base::TempDir dir_{"kiln-slots-test-"};
@@ -45,7 +45,7 @@ TEST_F(SlotsTest, WorkAheadOfNeedStandsBackWhileACallerWaits) {
   auto express = take(SlotUse::caller, 1);
   ASSERT_TRUE(regular && express);
   {
-    SlotAsker caller(file(), SlotUse::caller, 1);
+    SlotRequest caller(file(), SlotUse::caller, 1);
     EXPECT_FALSE(caller.try_take());
     const auto other = take(SlotUse::ahead, 8);  // a process with more slots, which are free
     EXPECT_FALSE(other) << "a caller waits";
@@ -54,7 +54,7 @@ TEST_F(SlotsTest, WorkAheadOfNeedStandsBackWhileACallerWaits) {
     EXPECT_TRUE(take(SlotUse::ahead, 8)) << "and has what he waited for";
     const auto again = caller.try_take();
   }
-  EXPECT_TRUE(take(SlotUse::ahead, 8)) << "the mark goes with its asker";
+  EXPECT_TRUE(take(SlotUse::ahead, 8)) << "the mark goes with its request";
 }
 
 TEST_F(SlotsTest, OneWithASmallQuotaFindsItsLowSlotsFree) {
@@ -90,8 +90,8 @@ TEST_F(SlotsTest, AKilledHolderGivesItBackAndItsChildDoesNotKeepIt) {
 
 TEST_F(SlotsTest, AReplacedFileIsTakenUpAgain) {
   auto file_in_use = file();
-  SlotAsker asker(file_in_use, SlotUse::ahead, 1);
-  auto before = asker.try_take();
+  SlotRequest request(file_in_use, SlotUse::ahead, 1);
+  auto before = request.try_take();
   ASSERT_TRUE(before);
   ::unlink(file_in_use->path().c_str());
   EXPECT_TRUE(take(SlotUse::ahead, 1)) << "at worst one more compiles";

@@ -10,12 +10,12 @@ namespace {
 
 /// Slots that are all taken until `free` is set.
 struct Slots final : HostSlots {
-  struct OneAsker final : Asker {
-    explicit OneAsker(Slots& slots) : slots_(slots) {}
+  struct OneRequest final : Request {
+    explicit OneRequest(Slots& slots) : slots_(slots) {}
     std::shared_ptr<void> try_take() override { return slots_.free ? std::make_shared<char>() : nullptr; }
     Slots& slots_;
   };
-  std::unique_ptr<Asker> ask(Urgency) override { return std::make_unique<OneAsker>(*this); }
+  std::unique_ptr<Request> request(Urgency) override { return std::make_unique<OneRequest>(*this); }
   std::shared_ptr<void> show_waiting(const Demand& demand) noexcept override {
     what = demand.what;
     ++begun;

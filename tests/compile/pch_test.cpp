@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "out[i] = T(add(N) + cuda::std::is_same_v<T, float>);"}),
     [](const auto& each) { return std::string(each.param.name); });
 
-TEST_F(PrecompiledHeaderTest, TheFirstAskerOnlyLeavesANoteAndTheSecondCreates) {
+TEST_F(PrecompiledHeaderTest, TheFirstCompileOnlyLeavesANoteAndTheSecondCreates) {
   write_unit("#include \"a.h\"\n");
   tree_.write("t/a.h", "#define VALUE 1\n");
   HeaderSettings settings = eager();

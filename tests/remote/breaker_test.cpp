@@ -54,7 +54,7 @@ TEST_F(RemoteBreaker, OpensAgainWhenTheProbeFails) {
   EXPECT_EQ(breaker.times_opened(), 2u);
 }
 
-TEST_F(RemoteBreaker, HasTheNextAskerProbeWhenAProbeWasAbandoned) {
+TEST_F(RemoteBreaker, HasTheNextCallerProbeWhenAProbeWasAbandoned) {
   fail(3);
   now += 40s;
   ASSERT_TRUE(breaker.allow(now));

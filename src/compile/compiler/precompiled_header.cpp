@@ -28,7 +28,7 @@ bool PrecompiledHeader::intact() const noexcept {
   return base::FileStamp::of("/proc/self/fd/" + std::to_string(file.get())) == stamp;
 }
 
-PrecompiledHeaders::Turn PrecompiledHeaders::take(const Digest& name, unsigned askers) {
+PrecompiledHeaders::Turn PrecompiledHeaders::take(const Digest& name, unsigned compiles) {
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
   if (!settings_.enabled || state.off) return {};
@@ -39,10 +39,10 @@ PrecompiledHeaders::Turn PrecompiledHeaders::take(const Digest& name, unsigned a
     });
   Tracked& tracked = state.tracked[name];
   tracked.last_use = std::chrono::steady_clock::now();
-  tracked.askers += askers;
+  tracked.compiles += compiles;
   switch (tracked.phase) {
     case Phase::seen:
-      if (tracked.askers < settings_.created_by) return {};
+      if (tracked.compiles < settings_.created_by) return {};
       tracked.phase = Phase::creating;
       return {Step::create, nullptr, 0};
     case Phase::unproven:

@@ -98,9 +98,9 @@ class PrecompiledHeaders {
     std::shared_ptr<const PrecompiledHeader> header;  ///< to prove or to use
     pid_t only_in = 0;  ///< the only worker that the header is proven in; 0: all
   };
-  /// Returns what the calling compile has to do, and counts it as `askers` compiles. `create` and `prove` are
-  /// given to one compile at a time, which must then report its result with one of the functions below.
-  Turn take(const Digest& name, unsigned askers = 1);
+  /// Returns what the calling compile has to do, and counts it as `compiles` compiles. `create` and `prove`
+  /// are given to one compile at a time, which must then report its result with one of the functions below.
+  Turn take(const Digest& name, unsigned compiles = 1);
   void created(const Digest& name, std::shared_ptr<const PrecompiledHeader> header);
   /// Worker `pid` gave the same result as the compile without the header. A worker other than the creator
   /// proves the header for all workers.
@@ -130,7 +130,7 @@ class PrecompiledHeaders {
   enum class Phase { seen, creating, unproven, proving, proven, off };
   struct Tracked {
     Phase phase = Phase::seen;
-    unsigned askers = 0, attempts = 0;
+    unsigned compiles = 0, attempts = 0;
     std::uint64_t uses = 0;
     std::shared_ptr<const PrecompiledHeader> header;
     pid_t only_in = 0;

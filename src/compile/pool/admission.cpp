@@ -60,8 +60,8 @@ Admission::Pass::~Pass() {
 
 std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const Demand& demand) {
   Waiting me(*this, demand);
-  std::unique_ptr<HostSlots::Asker> asker;
-  Urgency asked_as = demand.now();
+  std::unique_ptr<HostSlots::Request> request;
+  Urgency requested_as = demand.now();
   base::Clock::duration poll = kFirstPoll;
   std::optional<base::Clock::time_point> wants_slot_since, waits_since;
   std::shared_ptr<void> shown;
@@ -72,13 +72,13 @@ std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const De
       if (running_.empty() || fits(limits, demand)) {
         std::shared_ptr<void> slot;
         if (limits.slots) {
-          if (!asker || asked_as != demand.now()) {
-            asked_as = demand.now();
-            asker = limits.slots->ask(asked_as);
+          if (!request || requested_as != demand.now()) {
+            requested_as = demand.now();
+            request = limits.slots->request(requested_as);
           }
-          slot = asker->try_take();
+          slot = request->try_take();
           if (!wants_slot_since) wants_slot_since = base::Clock::now();
-          if (!slot && base::Clock::now() - *wants_slot_since >= patience(asked_as)) {
+          if (!slot && base::Clock::now() - *wants_slot_since >= patience(requested_as)) {
             slot = std::make_shared<char>();
             base::warn_once(
                 "slots held",

@@ -24,14 +24,15 @@ namespace kiln::compile {
 class HostSlots {
  public:
   virtual ~HostSlots() = default;
-  class Asker {
+  /// One compile's request for a slot.
+  class Request {
    public:
-    virtual ~Asker() = default;
+    virtual ~Request() = default;
     /// Takes a slot, which is held until the result is destroyed; null when no slot is free now.
     virtual std::shared_ptr<void> try_take() = 0;
   };
   /// Thread-safe. One thread at a time may use the result.
-  virtual std::unique_ptr<Asker> ask(Urgency urgency) = 0;
+  virtual std::unique_ptr<Request> request(Urgency urgency) = 0;
   /// Shows people that a compile has waited for its turn for a while, until the result is
   /// destroyed. May be null.
   virtual std::shared_ptr<void> show_waiting(const Demand&) noexcept { return nullptr; }

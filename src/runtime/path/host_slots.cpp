@@ -9,13 +9,13 @@
 namespace kiln::runtime {
 namespace {
 
-class FlightFileAsker final : public compile::HostSlots::Asker {
+class FlightFileRequest final : public compile::HostSlots::Request {
  public:
-  FlightFileAsker(std::shared_ptr<cache::FlightFile> file, cache::SlotUse use, int count) {
-    if (file) asker_.emplace(std::move(file), use, count);
+  FlightFileRequest(std::shared_ptr<cache::FlightFile> file, cache::SlotUse use, int count) {
+    if (file) request_.emplace(std::move(file), use, count);
   }
   std::shared_ptr<void> try_take() override try {
-    return asker_ ? std::shared_ptr<void>(asker_->try_take()) : std::make_shared<char>();
+    return request_ ? std::shared_ptr<void>(request_->try_take()) : std::make_shared<char>();
   } catch (const Error& error) {
     base::warn_once("slots", std::string(error.what()) +
                                  "; processes of this host may compile more at once than it has cores");
@@ -23,14 +23,14 @@ class FlightFileAsker final : public compile::HostSlots::Asker {
   }
 
  private:
-  std::optional<cache::SlotAsker> asker_;
+  std::optional<cache::SlotRequest> request_;
 };
 
 }  // namespace
 
-std::unique_ptr<compile::HostSlots::Asker> HostSlots::ask(compile::Urgency urgency) {
+std::unique_ptr<compile::HostSlots::Request> HostSlots::request(compile::Urgency urgency) {
   const auto use = urgency == compile::Urgency::caller ? cache::SlotUse::caller : cache::SlotUse::ahead;
-  return std::make_unique<FlightFileAsker>(file_(), use, count_());
+  return std::make_unique<FlightFileRequest>(file_(), use, count_());
 }
 
 std::shared_ptr<void> HostSlots::show_waiting(const compile::Demand& demand) noexcept try {

@@ -16,7 +16,7 @@ class HostSlots final : public compile::HostSlots {
   /// use, and not before.
   HostSlots(std::function<std::shared_ptr<cache::FlightFile>()> file, std::function<int()> count)
       : file_(std::move(file)), count_(std::move(count)) {}
-  std::unique_ptr<Asker> ask(compile::Urgency urgency) override;
+  std::unique_ptr<Request> request(compile::Urgency urgency) override;
   std::shared_ptr<void> show_waiting(const compile::Demand& demand) noexcept override;
 
  private:

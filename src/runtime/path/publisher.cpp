@@ -75,7 +75,7 @@ bool ended(Publication& p, Counters& counters, const cache::PutResult& result) n
 bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
   if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
   return ended(p, counters,
-               p.store->put(p.record, last_landed ? p.store->put_wait() : cache::kWaitBehindOneInVain));
+               p.store->put(p.record, last_landed ? p.store->put_wait() : cache::kPutWaitAfterTimeout));
 }
 
 /// Puts records of one store together. True when the last one landed.

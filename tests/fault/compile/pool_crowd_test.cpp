@@ -91,14 +91,14 @@ TEST_F(PoolCrowd, ADeadWorkerIsNoticedThoughChildrenWereForkedWhileItWasSpawned)
 
 /// The first request for a slot throws bad_alloc.
 struct ThrowingSlots final : HostSlots {
-  struct Free final : Asker {
+  struct Free final : Request {
     std::shared_ptr<void> try_take() override { return std::make_shared<char>(); }
   };
-  std::unique_ptr<Asker> ask(Urgency /*urgency*/) override {
-    if (asks++ == 0) throw std::bad_alloc();
+  std::unique_ptr<Request> request(Urgency /*urgency*/) override {
+    if (requests++ == 0) throw std::bad_alloc();
     return std::make_unique<Free>();
   }
-  int asks = 0;
+  int requests = 0;
 };
 
 TEST_F(PoolCrowd, AnExceptionOfTheSlotsLeavesNoWaiterBehind) {
@@ -110,8 +110,8 @@ TEST_F(PoolCrowd, AnExceptionOfTheSlotsLeavesNoWaiterBehind) {
   EXPECT_TRUE(admission.enter(limits, {.give_up = base::Deadline::after(20s)})) << "nobody enters any more";
 }
 
-TEST_F(PoolCrowd, ManyColdAskersStartNoMoreWorkersThanJobs) {
-  constexpr int kJobs = 1, kAskers = 64;
+TEST_F(PoolCrowd, ManyColdCallersStartNoMoreWorkersThanJobs) {
+  constexpr int kJobs = 1, kCallers = 64;
   constexpr std::size_t kMost = kJobs + std::max(1, kJobs / 4);
   Options o = options();
   o.jobs = kJobs;
@@ -119,7 +119,7 @@ TEST_F(PoolCrowd, ManyColdAskersStartNoMoreWorkersThanJobs) {
   compile(service, "scale", {Dtype::f32, 1000});
   for (const pid_t pid : children()) ::kill(pid, SIGKILL);
   ASSERT_TRUE(soon(100, [] { return children().empty(); }));
-  std::barrier together(kAskers);
+  std::barrier together(kCallers);
   std::atomic<bool> done{false};
   std::size_t most = 0;
   std::thread watcher([&] {
@@ -128,19 +128,19 @@ TEST_F(PoolCrowd, ManyColdAskersStartNoMoreWorkersThanJobs) {
       std::this_thread::sleep_for(1ms);
     }
   });
-  std::vector<std::thread> askers;
-  for (int i = 0; i < kAskers; ++i) {
-    askers.emplace_back([&, i] {
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kCallers; ++i) {
+    callers.emplace_back([&, i] {
       together.arrive_and_wait();
       EXPECT_NO_THROW(compile(service, "scale", {Dtype::f32, i + 1}));
     });
   }
-  for (std::thread& t : askers) t.join();
+  for (std::thread& t : callers) t.join();
   done = true;
   watcher.join();
   EXPECT_GE(most, 1u);
   EXPECT_LE(most, kMost);
-  std::printf("FIGURES %d cold askers, %d job: at most %zu workers at once, %d started\n", kAskers, kJobs,
+  std::printf("FIGURES %d cold callers, %d job: at most %zu workers at once, %d started\n", kCallers, kJobs,
               most, static_cast<int>(service.core().path().compiler().workers().view().spawned));
 }
 

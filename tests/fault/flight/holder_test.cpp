@@ -81,7 +81,7 @@ TEST_F(FlightHolderTest, AKilledHoldersForkedChildDoesNotKeepTheLock) {
   EXPECT_EQ(::kill(*child, SIGKILL), 0) << "it lived all the time";
 }
 
-TEST_F(FlightHolderTest, TheNextAskerAfterAKillServesWithinItsOwnCompileTime) {
+TEST_F(FlightHolderTest, TheNextCallerAfterAKillServesWithinItsOwnCompileTime) {
   const pid_t pid = hold();
   const Shared<FakeLog> log;
   std::thread killer([&] {

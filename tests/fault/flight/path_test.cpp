@@ -166,7 +166,7 @@ TEST_F(FlightPathTest, WhenPutsCannotLandEverybodyIsServedWithoutAQueue) {
   EXPECT_GE(tally->left, processes - 4) << "after two holders";
 }
 
-TEST_F(FlightPathTest, TheNextAskerAfterAHolderIsKilledInItsCompileServesAtOnce) {
+TEST_F(FlightPathTest, TheNextCallerAfterAHolderIsKilledInItsCompileServesAtOnce) {
   Options stuck = options();
   stuck.worker = slow_worker("120");
   Children children;
@@ -224,7 +224,7 @@ TEST_F(FlightPathTest, AChildForkedWhileItsParentCompilesIsServed) {
   Options o = options();
   o.worker = slow_worker("1");
   Service service(o);
-  std::thread asker([&] { compile(service, "scale", {Dtype::f32, 1}); });
+  std::thread caller([&] { compile(service, "scale", {Dtype::f32, 1}); });
   std::this_thread::sleep_for(300ms);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -238,7 +238,7 @@ TEST_F(FlightPathTest, AChildForkedWhileItsParentCompilesIsServed) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  asker.join();
+  caller.join();
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace kiln::fault {
 namespace {
 
 using End = cache::FlightFile::End;
-constexpr int kAskers = 8;
+constexpr int kCallers = 8;
 
 /// Enters a mount namespace from which no mount reaches the host.
 bool enter_namespace() {
@@ -44,14 +44,14 @@ class FlightPlaceTest : public FlightFixture {
       const Shared<Barrier> barrier;
       const auto start = base::Clock::now();
       Children children;
-      for (int i = 0; i < kAskers; ++i) {
+      for (int i = 0; i < kCallers; ++i) {
         children.start([&] {
           const auto file = flights_in("/dev/shm");
           if (file->path() != expected_lock) return 1;
           FakePath path(open(), file, *log);
           path.compile_time = 50ms;
           path.patience = 10s;
-          barrier->wait(kAskers);
+          barrier->wait(kCallers);
           path.ask(1);
           return 0;
         });
@@ -59,7 +59,7 @@ class FlightPlaceTest : public FlightFixture {
       for (const int status : children.wait())
         if (status != 0) return 3;
       if (ms_since(start) > 10'000) return 4;
-      if (log->served != kAskers || log->wrong != 0) return 5;
+      if (log->served != kCallers || log->wrong != 0) return 5;
       if (log->compiles != 1) return 6;
       return !check || check() ? 0 : 7;
     });
@@ -128,19 +128,19 @@ TEST_F(FlightPlaceTest, ContainersThatShareTheStoreAndNotSharedMemoryCompileOnce
   const Shared<FakeLog> log;
   const Shared<Barrier> barrier;
   Children children;
-  for (int i = 0; i < kAskers; ++i) {
+  for (int i = 0; i < kCallers; ++i) {
     children.start([&] {
       if (!enter_namespace() || !mount_shm()) return 2;
       FakePath path(open(), flights_in("/dev/shm"), *log);
       path.compile_time = 50ms;
-      barrier->wait(kAskers);
+      barrier->wait(kCallers);
       path.ask(1);
       return 0;
     });
   }
   for (const int status : children.wait()) EXPECT_EQ(status, 0);
   EXPECT_EQ(log->compiles, 1);
-  EXPECT_EQ(log->served, kAskers);
+  EXPECT_EQ(log->served, kCallers);
   EXPECT_EQ(log->wrong, 0);
 }
 

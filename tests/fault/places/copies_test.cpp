@@ -120,7 +120,7 @@ TEST(TwoCopiesOfTheLibrary, CompileEachKeyOnceAndAgree) {
   ::unlink((shm + ".flight").c_str()), ::unlink((shm + ".board").c_str());
   const auto store = Store::open({cache});
   report("two copies of the library in one process", {{"keys", kKeys},
-                                                      {"askers each", 2 * kThreadsPerCopy},
+                                                      {"callers each", 2 * kThreadsPerCopy},
                                                       {"compiled", compiled},
                                                       {"waited", waited},
                                                       {"disk", disk},

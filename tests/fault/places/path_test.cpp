@@ -109,7 +109,7 @@ class PathFault : public KilnCompiler {
     report(fault, {{"killed", killed},
                    {"compiled again", recompiled},
                    {"own time (ms)", ms(own_time)},
-                   {"slowest next asker (ms)", ms(slowest)},
+                   {"slowest next caller (ms)", ms(slowest)},
                    {"lost", lost},
                    {"wrong", wrong}});
     EXPECT_GT(killed, 15u / static_cast<unsigned>(ci_or_night(2, 1)));
@@ -123,11 +123,11 @@ class PathFault : public KilnCompiler {
   }
 };
 
-TEST_F(PathFault, KilledBeforeEachCallTheNextAskerIsServed) {
+TEST_F(PathFault, KilledBeforeEachCallTheNextCallerIsServed) {
   kill_at_each_step("kiln compile killed before each call", "kill");
 }
 
-TEST_F(PathFault, KilledAfterEachCallTheNextAskerIsServed) {
+TEST_F(PathFault, KilledAfterEachCallTheNextCallerIsServed) {
   kill_at_each_step("kiln compile killed after each call", "kill-after");
 }
 

@@ -14,7 +14,7 @@ constexpr std::uint32_t kKilledKeys = 12;
 constexpr int kMaxSteps = 500;
 /// Time limit of the process after the killed one. The kernel frees the locks at once;
 /// the limit only allows for a busy machine.
-constexpr auto kNextAsker = std::chrono::seconds(10);
+constexpr auto kNextProcess = std::chrono::seconds(10);
 
 struct Tally {
   std::uint64_t killed = 0, slowest_ms = 0;
@@ -46,7 +46,7 @@ class KilledPut : public FaultFixture {
     });
     const auto took = base::Clock::now() - begin;
     EXPECT_EQ(status, 0);
-    EXPECT_LT(took, at_most(kNextAsker));
+    EXPECT_LT(took, at_most(kNextProcess));
     tally.slowest_ms = std::max(
         tally.slowest_ms,
         static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
@@ -83,7 +83,7 @@ class KilledPut : public FaultFixture {
     report(fault, {{"killed", tally.killed},
                    {"puts", promises_->puts},
                    {"reads", promises_->reads},
-                   {"slowest next asker (ms)", tally.slowest_ms},
+                   {"slowest next process (ms)", tally.slowest_ms},
                    {"lost", promises_->lost},
                    {"wrong", promises_->wrong}});
     EXPECT_EQ(promises_->lost, 0u);

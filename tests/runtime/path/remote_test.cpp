@@ -175,7 +175,7 @@ TEST_F(Waiting, EndingTheServiceEndsTheWait) {
   const auto redis = client(server);
   hold_lease(*redis, key_of(1), 60'000);
   const auto service = std::make_unique<Service>(node("a", server.unix_url()));
-  std::thread asker([&] {
+  std::thread caller([&] {
     try {
       compile(*service, "scale", {Dtype::f32, 1});
       ADD_FAILURE() << "it was served";
@@ -186,7 +186,7 @@ TEST_F(Waiting, EndingTheServiceEndsTheWait) {
   std::this_thread::sleep_for(500ms);
   const auto start = base::Clock::now();
   service->core().path().end_compiles();
-  asker.join();
+  caller.join();
   EXPECT_LT(base::Clock::now() - start, at_most(1s));
 }
 

@@ -87,9 +87,9 @@ TEST_F(Top, OneWhoseTurnHasNotComeIsQueuedAndNotCompiling) {
 
 TEST_F(Top, SlotsInUseAreCounted) {
   const auto file = flights();
-  const auto one = cache::SlotAsker(file, cache::SlotUse::caller, 1).try_take();
-  const auto two = cache::SlotAsker(file, cache::SlotUse::caller, 1).try_take();
-  cache::SlotAsker third(flights(), cache::SlotUse::caller, 1);
+  const auto one = cache::SlotRequest(file, cache::SlotUse::caller, 1).try_take();
+  const auto two = cache::SlotRequest(file, cache::SlotUse::caller, 1).try_take();
+  cache::SlotRequest third(flights(), cache::SlotUse::caller, 1);
   EXPECT_FALSE(third.try_take());
   const Finished r = kiln({"top", "--json"}, {{"KILN_JOBS", "999"}});
   EXPECT_EQ(r.json()["slots"]["used"], 2);

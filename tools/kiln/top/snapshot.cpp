@@ -30,21 +30,21 @@ double seconds_until_now(std::int64_t boot_ms) {
 }
 
 /// "4711 (engine)" in this namespace, "node7/12(ns)" in another one.
-std::string process_text(const cache::Asker& asker, const ProcessLook& look) {
-  if (!asker.here()) return asker.host + '/' + std::to_string(asker.pid) + "(ns)";
-  return std::to_string(asker.pid) + (look.name.empty() ? "" : " (" + look.name + ')');
+std::string process_text(const cache::ProcessIdentity& process, const ProcessLook& look) {
+  if (!process.here()) return process.host + '/' + std::to_string(process.pid) + "(ns)";
+  return std::to_string(process.pid) + (look.name.empty() ? "" : " (" + look.name + ')');
 }
 
-template <class Asker>
-TopRow row_of(State state, const Asker& asker, const ProcessLook& look) {
+template <class Shown>
+TopRow row_of(State state, const Shown& shown, const ProcessLook& look) {
   TopRow row;
   row.state = state;
-  row.seconds = seconds_until_now(asker.started_ms);
-  row.since_s = asker.started_unix_ms / 1000;
-  row.pid = asker.pid, row.host = asker.host, row.same_namespace = asker.here();
-  row.process = process_text(asker, look);
-  row.subject = asker.subject;
-  row.key = asker.key == Key{} ? "" : asker.key.hex();
+  row.seconds = seconds_until_now(shown.started_ms);
+  row.since_s = shown.started_unix_ms / 1000;
+  row.pid = shown.pid, row.host = shown.host, row.same_namespace = shown.here();
+  row.process = process_text(shown, look);
+  row.subject = shown.subject;
+  row.key = shown.key == Key{} ? "" : shown.key.hex();
   return row;
 }
 
@@ -63,11 +63,11 @@ class Rows {
   std::vector<TopRow> take() { return std::move(rows_); }
 
  private:
-  static ProcessLook look_at(const cache::Asker& asker, std::int64_t at_ms) {
-    return asker.here() ? look_at_process(asker.pid, at_ms) : ProcessLook{};
+  static ProcessLook look_at(const cache::ProcessIdentity& process, std::int64_t at_ms) {
+    return process.here() ? look_at_process(process.pid, at_ms) : ProcessLook{};
   }
-  static std::string name_of_wait(const cache::Asker& asker, const std::string& subject) {
-    return std::to_string(asker.pid_namespace) + ' ' + std::to_string(asker.pid) + ' ' + subject;
+  static std::string name_of_wait(const cache::ProcessIdentity& process, const std::string& subject) {
+    return std::to_string(process.pid_namespace) + ' ' + std::to_string(process.pid) + ' ' + subject;
   }
 
   void add(const cache::Activity::Compile& compile) {

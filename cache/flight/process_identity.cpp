@@ -1,4 +1,4 @@
-#include "cache/flight/asker.hpp"
+#include "cache/flight/process_identity.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,11 +30,11 @@ std::string host_name() {
 std::int64_t boot_us() noexcept { return clock_us(CLOCK_BOOTTIME); }
 std::int64_t unix_ms() noexcept { return clock_us(CLOCK_REALTIME) / 1000; }
 
-Asker Asker::self() { return {::getpid(), own_pid_namespace(), host_name()}; }
+ProcessIdentity ProcessIdentity::self() { return {::getpid(), own_pid_namespace(), host_name()}; }
 
-bool Asker::here() const noexcept { return pid_namespace == own_pid_namespace(); }
+bool ProcessIdentity::here() const noexcept { return pid_namespace == own_pid_namespace(); }
 
-std::string Asker::who() const {
+std::string ProcessIdentity::who() const {
   return "pid " + std::to_string(pid) + (host.empty() ? "" : " on " + host) +
          (here() ? "" : " (of another PID namespace)");
 }

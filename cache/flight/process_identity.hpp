@@ -1,5 +1,5 @@
 // The identity of a process as people see it: pid, PID namespace and host. A board outlives the process, and
-// other containers read it.
+// other containers read it. Also what boards and waiters share: their clocks, and the bytes of a key.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace kiln::cache {
 
-struct Asker {
+struct ProcessIdentity {
   std::int32_t pid = 0;             ///< as its own PID namespace knows it
   std::uint64_t pid_namespace = 0;  ///< inode of /proc/self/ns/pid
   std::string host;
 
-  static Asker self();
+  static ProcessIdentity self();
   /// Returns whether the pid belongs to this process's PID namespace, as the namespace's inode number tells.
   bool here() const noexcept;
   /// Returns "pid 4711 on node7", and says so when the pid belongs to another namespace.
