@@ -29,7 +29,7 @@ struct Kind {
 Options bench_options(const std::string& cache_directory, int jobs);
 source::Instantiation instantiate(runtime::Service& service, const Kind& kind, int index);
 
-/// One compile to an image without kiln's pipeline: the same text, name expression and options of the
+/// One compile to an image without kiln's path: the same text, name expression and options of the
 /// manifest, with -I and --no-cache. Throws when NVRTC fails.
 struct RawCompiled {
   std::string image, lowered_name;

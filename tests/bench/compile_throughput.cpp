@@ -1,4 +1,4 @@
-// Many kernels by N workers: NVRTC on threads, NVRTC in processes, and kiln's pipeline.
+// Many kernels by N workers: NVRTC on threads, NVRTC in processes, and kiln's path.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

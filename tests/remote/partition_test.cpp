@@ -1,5 +1,5 @@
 // A node is cut off from the fleet's server and comes back. The breaker's pause is shortened from half a
-// minute. tests/runtime/path/remote_partition_test.cpp has the real breaker.
+// minute. tests/runtime/path/fleet_partition_test.cpp has the real breaker.
 #include <gtest/gtest.h>
 
 #include "cache/fleet/redis/backend.hpp"

@@ -1,4 +1,4 @@
-// Stores and bundles with entries like the pipeline's, made without a compiler.
+// Stores and bundles with entries like the path's, made without a compiler.
 #pragma once
 
 #include <sys/resource.h>

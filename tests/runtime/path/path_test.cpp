@@ -16,9 +16,9 @@ namespace {
 
 using runtime::Service;
 
-class PipelineTest : public ServiceTest {};
+class PathTest : public ServiceTest {};
 
-TEST_F(PipelineTest, CompiledThenMemoryThenDiskWithOneKeyForEveryArch) {
+TEST_F(PathTest, CompiledThenMemoryThenDiskWithOneKeyForEveryArch) {
   for (const char* arch : {"sm_80", "sm_90a", "sm_100a", "sm_120"}) {
     Key key;
     {
@@ -41,14 +41,14 @@ TEST_F(PipelineTest, CompiledThenMemoryThenDiskWithOneKeyForEveryArch) {
   }
 }
 
-TEST_F(PipelineTest, ImagesAreTheSameFromDiskAndFromTheCompiler) {
+TEST_F(PathTest, ImagesAreTheSameFromDiskAndFromTheCompiler) {
   Service first(options());
   const std::string compiled = compile(first, "scale", {Dtype::f32, 7}).image->bytes;
   Service second(options());
   EXPECT_EQ(compile(second, "scale", {Dtype::f32, 7}).image->bytes, compiled);
 }
 
-TEST_F(PipelineTest, SixtyFourThreadsAskingForOneColdKeyCompileOnce) {
+TEST_F(PathTest, SixtyFourThreadsAskingForOneColdKeyCompileOnce) {
   Service service(options());
   std::barrier start(64);
   std::vector<std::string> images(64);
@@ -68,7 +68,7 @@ TEST_F(PipelineTest, SixtyFourThreadsAskingForOneColdKeyCompileOnce) {
   for (const auto& image : images) EXPECT_EQ(image, images[0]);
 }
 
-TEST_F(PipelineTest, ProcessesAskingForOneColdKeyCompileOnce) {
+TEST_F(PathTest, ProcessesAskingForOneColdKeyCompileOnce) {
   // Every child has its own service. Its exit status says whether the child compiled.
   std::vector<pid_t> children;
   for (int i = 0; i < 8; ++i) {
@@ -96,7 +96,7 @@ TEST_F(PipelineTest, ProcessesAskingForOneColdKeyCompileOnce) {
   EXPECT_EQ(compiled, 1);
 }
 
-TEST_F(PipelineTest, ARefusedSourceIsRememberedUntilItIsEdited) {
+TEST_F(PathTest, ARefusedSourceIsRememberedUntilItIsEdited) {
   tree_.write("t/scale.cu", small_source("", "out[i] = oops;"));
   Service service(options());
   std::string first, second;
@@ -118,7 +118,7 @@ TEST_F(PipelineTest, ARefusedSourceIsRememberedUntilItIsEdited) {
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::compiled);
 }
 
-TEST_F(PipelineTest, AFailedCompileGivesEveryWaiterTheLogAndPublishesNothing) {
+TEST_F(PathTest, AFailedCompileGivesEveryWaiterTheLogAndPublishesNothing) {
   tree_.write("t/scale.cu", small_source("", "out[i] = oops;"));
   Service service(options());
   std::barrier start(8);
@@ -140,7 +140,7 @@ TEST_F(PipelineTest, AFailedCompileGivesEveryWaiterTheLogAndPublishesNothing) {
   EXPECT_EQ(service.core().state().stores.writable()->stats().entries, 0u);
 }
 
-TEST_F(PipelineTest, ATemplateFromMemoryTakesTheSamePath) {
+TEST_F(PathTest, ATemplateFromMemoryTakesTheSamePath) {
   Options o = options();
   o.template_path.clear();
   std::string manifest = small_manifest("in_memory");
@@ -170,7 +170,7 @@ void expect_refused_with_a_plan(const std::function<void()>& ask, const std::str
   }
 }
 
-TEST_F(PipelineTest, SealedModeServesTheDiskAndNeverCompiles) {
+TEST_F(PathTest, SealedModeServesTheDiskAndNeverCompiles) {
   Options o = options();
   o.mode = Mode::sealed;
   {
@@ -188,7 +188,7 @@ TEST_F(PipelineTest, SealedModeServesTheDiskAndNeverCompiles) {
   EXPECT_EQ(service.core().state().counters.sealed_misses, 1u);
 }
 
-TEST_F(PipelineTest, ACallersDeadlineEndsTheWaitAndNotTheCompile) {
+TEST_F(PathTest, ACallersDeadlineEndsTheWaitAndNotTheCompile) {
   tree_.write("t/scale.cu", small_source("template <int N, int M> struct F { static const int v = F<N - 1, 2 "
                                          "* M>::v + F<N - 1, 2 * M + 1>::v; };\n"
                                          "template <int M> struct F<0, M> { static const int v = M; };\n",
@@ -210,7 +210,7 @@ TEST_F(PipelineTest, ACallersDeadlineEndsTheWaitAndNotTheCompile) {
   EXPECT_EQ(service.core().state().counters.compiles, 1u);
 }
 
-TEST_F(PipelineTest, ACompileDeadlineIsAnErrorThatIsTriedAgainAfterAPause) {
+TEST_F(PathTest, ACompileDeadlineIsAnErrorThatIsTriedAgainAfterAPause) {
   tree_.write("t/scale.cu", small_source("template <int N, int M> struct F { static const int v = F<N - 1, 2 "
                                          "* M>::v + F<N - 1, 2 * M + 1>::v; };\n"
                                          "template <int M> struct F<0, M> { static const int v = M; };\n",
@@ -230,7 +230,7 @@ TEST_F(PipelineTest, ACompileDeadlineIsAnErrorThatIsTriedAgainAfterAPause) {
   EXPECT_EQ(service.core().state().counters.compile_failures, 2u);
 }
 
-TEST_F(PipelineTest, AnArchThatTheCompilerDoesNotKnowNamesThoseItKnows) {
+TEST_F(PathTest, AnArchThatTheCompilerDoesNotKnowNamesThoseItKnows) {
   Service service(options());
   try {
     compile(service, "scale", {Dtype::f32, 7}, "sm_61");
@@ -242,7 +242,7 @@ TEST_F(PipelineTest, AnArchThatTheCompilerDoesNotKnowNamesThoseItKnows) {
   }
 }
 
-TEST_F(PipelineTest, BadInputIsRefusedBeforeAnythingIsCompiled) {
+TEST_F(PathTest, BadInputIsRefusedBeforeAnythingIsCompiled) {
   Service service(options());
   const auto expect = [&](Errc code, const std::string& name, std::vector<Value> values,
                           std::vector<std::string> parts) {

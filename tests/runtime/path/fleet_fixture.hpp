@@ -10,7 +10,7 @@ namespace kiln::testing {
 
 using runtime::Service;
 
-class RemoteTest : public ServiceTest {
+class FleetTest : public ServiceTest {
  protected:
   void SetUp() override {
     ServiceTest::SetUp();
@@ -32,7 +32,7 @@ class RemoteTest : public ServiceTest {
     o.remote = url, o.remote_key = tree_.at("fleet.pub");
     return o;
   }
-  ~RemoteTest() override {
+  ~FleetTest() override {
     for (const char* name : {"a", "b", "c", "d"}) forget(tree_.at(name));
   }
   static kiln_stats stats_of(Service& service) {

@@ -8,7 +8,7 @@
 #include "cache/fleet/redis/keys.hpp"
 #include "cache/fleet/tier.hpp"
 #include "kiln/error.hpp"
-#include "runtime/path/remote_fixture.hpp"
+#include "runtime/path/fleet_fixture.hpp"
 #include "runtime/service/preparation.hpp"
 #include "support/time_limit.hpp"
 #include "tests/remote/client_calls.hpp"
@@ -20,11 +20,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Redis : public RemoteTest {
+class Redis : public FleetTest {
  protected:
   void SetUp() override {
     if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
-    RemoteTest::SetUp();
+    FleetTest::SetUp();
   }
   static std::unique_ptr<fleet::Client> client(const RedisServer& server) {
     return std::make_unique<fleet::Client>(fleet::test::options(server.unix_url()));

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "cache/fleet/net/breaker.hpp"
-#include "runtime/path/remote_fixture.hpp"
+#include "runtime/path/fleet_fixture.hpp"
 #include "support/network_namespace.hpp"
 #include "support/time_limit.hpp"
 #include "tests/remote/redis_server.hpp"
@@ -20,12 +20,12 @@ const char* name_of(std::int32_t state) {
   return kNames[state];
 }
 
-class EnginePartition : public RemoteTest {
+class EnginePartition : public FleetTest {
  protected:
   void SetUp() override {
     if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
     KILN_NEEDS_NETWORK();
-    RemoteTest::SetUp();
+    FleetTest::SetUp();
     if (IsSkipped()) return;
     network_.emplace();
     servers_.emplace(*network_, 254);

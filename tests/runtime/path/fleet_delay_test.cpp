@@ -2,7 +2,7 @@
 // nothing while the breaker is open. KILN_SOAK_KERNELS=100 gives figures.
 #include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/tier.hpp"
-#include "runtime/path/remote_fixture.hpp"
+#include "runtime/path/fleet_fixture.hpp"
 #include "support/network_namespace.hpp"
 #include "tests/remote/bad_server.hpp"
 #include "tests/remote/redis_server.hpp"
@@ -16,7 +16,7 @@ double ms_since(base::Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
 }
 
-class BrokenServers : public RemoteTest {
+class BrokenServers : public FleetTest {
  protected:
   static int kernels(int ordinarily) {
     const char* soak = std::getenv("KILN_SOAK_KERNELS");

@@ -11,9 +11,9 @@ namespace {
 
 using runtime::Service;
 
-class PipelineKeyTest : public ServiceTest {};
+class PathKeyTest : public ServiceTest {};
 
-TEST_F(PipelineKeyTest, AnEditedHeaderIsCompiledAnewAndTheOldEntryStays) {
+TEST_F(PathKeyTest, AnEditedHeaderIsCompiledAndTheOldEntryStays) {
   Service service(options());
   const auto before = compile(service, "scale", {Dtype::f32, 7});
   service.core().path().flush();
@@ -26,7 +26,7 @@ TEST_F(PipelineKeyTest, AnEditedHeaderIsCompiledAnewAndTheOldEntryStays) {
   EXPECT_EQ(compile(other, "scale", {Dtype::f32, 7}).outcome, Outcome::disk);
 }
 
-TEST_F(PipelineKeyTest, FilesReadForAnotherTextOfTheTemplateAreReadAgain) {
+TEST_F(PathKeyTest, FilesReadForAnotherTextOfTheTemplateAreReadAgain) {
   Service service(options());
   auto& core = service.core();
   const Key old = compile(service, "scale", {Dtype::f32, 7}).image->key;
@@ -50,7 +50,7 @@ TEST_F(PipelineKeyTest, FilesReadForAnotherTextOfTheTemplateAreReadAgain) {
   EXPECT_NE(got.image->key, old);
 }
 
-TEST_F(PipelineKeyTest, WhatTheKeyCannotSeeIsServedEachTimeAndNeverPublished) {
+TEST_F(PathKeyTest, WhatTheKeyCannotSeeIsServedEachTimeAndNeverPublished) {
   tree_.write("t/a.h", "__constant__ char stamp[] = __TIME__;\n#define VALUE stamp[0]\n");
   std::vector<std::string> lines;
   base::set_log_sink([&](base::Level, std::string_view line) { lines.emplace_back(line); });
@@ -66,7 +66,7 @@ TEST_F(PipelineKeyTest, WhatTheKeyCannotSeeIsServedEachTimeAndNeverPublished) {
   EXPECT_NE(lines[0].find("__TIME__"), std::string::npos) << lines[0];
 }
 
-TEST_F(PipelineKeyTest, AHeaderThatAppearsEarlierDuringTheCompileIsServedButNotPublished) {
+TEST_F(PathKeyTest, AHeaderThatAppearsEarlierDuringTheCompileIsServedButNotPublished) {
   tree_.write("t/scale.cu", small_source("#include <late.h>\n", "out[i] = T(N + VALUE);"));
   tree_.write("late/late.h", "#define VALUE 1\n");
   std::filesystem::create_directories(tree_.at("early"));
@@ -99,7 +99,7 @@ TEST_F(PipelineKeyTest, AHeaderThatAppearsEarlierDuringTheCompileIsServedButNotP
   EXPECT_EQ(service.core().state().stores.writable()->stats().entries, 1u) << "of the other";
 }
 
-TEST_F(PipelineKeyTest, ARelativeIncludePathMeansTheSameAsTheAbsoluteOne) {
+TEST_F(PathKeyTest, ARelativeIncludePathMeansTheSameAsTheAbsoluteOne) {
   tree_.write("inc/b.h", "#define VALUE 3\n");
   tree_.write("t/scale.cu",
               small_source("#if __has_include(<b.h>)\n#include <b.h>\n#else\n#define VALUE 9\n#endif\n",
@@ -126,7 +126,7 @@ TEST_F(PipelineKeyTest, ARelativeIncludePathMeansTheSameAsTheAbsoluteOne) {
             image);
 }
 
-TEST_F(PipelineKeyTest, AHeaderNamedInADefineIsInTheKey) {
+TEST_F(PathKeyTest, AHeaderNamedInADefineIsInTheKey) {
   tree_.write("t/scale.toml", small_manifest("scale", "define = { HDR = \"<h.h>\", STAMP = \"0\" }\n"));
   tree_.write("t/scale.cu", small_source("#include HDR\n", "out[i] = T(N + VALUE);"));
   tree_.write("t/h.h", "#define VALUE 3\n");
@@ -141,7 +141,7 @@ TEST_F(PipelineKeyTest, AHeaderNamedInADefineIsInTheKey) {
   EXPECT_NE(compile(stamped, "scale", {Dtype::f32, 7}).unpublishable, "");
 }
 
-TEST_F(PipelineKeyTest, AComputedIncludeBesideAnExportIsPublished) {
+TEST_F(PathKeyTest, AComputedIncludeBesideAnExportIsPublished) {
   tree_.write("t/scale.toml", small_manifest("scale", "define = { HDR = \"<h.h>\" }\n") +
                                   "[export]\nSIZE = \"sizeof(int)\"\n");
   tree_.write("t/scale.cu", small_source("#include HDR\n", "out[i] = T(N + VALUE);"));
@@ -150,13 +150,13 @@ TEST_F(PipelineKeyTest, AComputedIncludeBesideAnExportIsPublished) {
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).unpublishable, "");
 }
 
-TEST_F(PipelineKeyTest, ATimeInAnExportIsNeverPublished) {
+TEST_F(PathKeyTest, ATimeInAnExportIsNeverPublished) {
   tree_.write("t/scale.toml", small_manifest("scale") + "[export]\nSECOND = \"__TIME__[7]\"\n");
   Service service(options());
   EXPECT_NE(compile(service, "scale", {Dtype::f32, 7}).unpublishable, "");
 }
 
-TEST_F(PipelineKeyTest, AFaultOfAFileThatTheKeyDoesNotCoverIsNotRemembered) {
+TEST_F(PathKeyTest, AFaultOfAFileThatTheKeyDoesNotCoverIsNotRemembered) {
   tree_.write(
       "t/scale.cu",
       small_source("#define STR2(x) #x\n#define STR(x) STR2(x)\n#define NAME hidden\n#include STR(NAME.h)\n",
@@ -168,7 +168,7 @@ TEST_F(PipelineKeyTest, AFaultOfAFileThatTheKeyDoesNotCoverIsNotRemembered) {
   EXPECT_NO_THROW(compile(service, "scale", {Dtype::f32, 7})) << "a fixed file compiles";
 }
 
-TEST_F(PipelineKeyTest, ParametersThatAreOnlyInTheGeometryMakeEntriesOfTheirOwn) {
+TEST_F(PathKeyTest, ParametersThatAreOnlyInTheGeometryMakeEntriesOfTheirOwn) {
   std::string manifest = small_manifest("scale");
   manifest.replace(manifest.find("[[arg]]"), 7,
                    "[param.B]\nkind = \"int\"\nvalues = [32, 64]\ndefault = 64\n[[arg]]");
@@ -181,7 +181,7 @@ TEST_F(PipelineKeyTest, ParametersThatAreOnlyInTheGeometryMakeEntriesOfTheirOwn)
   EXPECT_NE(a.image->key, b.image->key);
 }
 
-TEST_F(PipelineKeyTest, AFallbackPlaceThatIsNotOursAloneIsRefused) {
+TEST_F(PathKeyTest, AFallbackPlaceThatIsNotOursAloneIsRefused) {
   const std::string place = tree_.at("kiln-" + std::to_string(::geteuid()));
   std::filesystem::create_directories(place);
   std::filesystem::permissions(place, std::filesystem::perms::all);
@@ -201,7 +201,7 @@ TEST_F(PipelineKeyTest, AFallbackPlaceThatIsNotOursAloneIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(place + "/v1"));
 }
 
-TEST_F(PipelineKeyTest, ADamagedRecordIsAMissAndIsHealed) {
+TEST_F(PathKeyTest, ADamagedRecordIsAMissAndIsHealed) {
   Key key;
   {
     Service service(options());
@@ -227,7 +227,7 @@ TEST_F(PipelineKeyTest, ADamagedRecordIsAMissAndIsHealed) {
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::disk);
 }
 
-TEST_F(PipelineKeyTest, WithoutAnyPlaceForAStoreTheKernelIsStillServed) {
+TEST_F(PathKeyTest, WithoutAnyPlaceForAStoreTheKernelIsStillServed) {
   tree_.write("file", "not a directory");
   Options o = options();
   o.cache_dir = tree_.at("file/cache");
