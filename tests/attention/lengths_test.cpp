@@ -1,6 +1,6 @@
 // The lengths that engines give: pages, padded rows, and lengths that are refused.
 #include "attention/fixture.hpp"
-#include "source/expect_error.hpp"
+#include "support/expect_error.hpp"
 
 namespace kiln::attention::test {
 namespace {

@@ -1,5 +1,5 @@
 // The rules of [work_list]; a row for each rule.
-#include "manifest_text.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,5 +1,5 @@
 // The closure with a toolkit, whose headers are no part of the specialisation.
-#include "closure_tree.hpp"
+#include "tests/closure/closure_tree.hpp"
 
 namespace kiln::source {
 namespace {

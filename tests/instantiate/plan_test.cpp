@@ -1,8 +1,8 @@
 #include "instantiate/plan.hpp"
 #include "instantiate/instantiate.hpp"
 #include "manifest/read/prewarm_values.hpp"
-#include "manifest_text.hpp"
 #include "support/nightly.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <string>
 
-#include "expect_error.hpp"
 #include "library/work_lists.hpp"
 #include "manifest/manifest.hpp"
+#include "support/expect_error.hpp"
 
 namespace kiln::source {
 

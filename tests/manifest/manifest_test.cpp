@@ -1,7 +1,7 @@
 // The meaning of a manifest after it was read.
 #include "manifest/manifest.hpp"
 
-#include "manifest_text.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

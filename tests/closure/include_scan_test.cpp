@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "scan_text.hpp"
+#include "tests/closure/scan_text.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,13 +1,13 @@
 // The candidates of a search, and the choices that are accepted.
 #include "instantiate/tune.hpp"
 
-#include "expect_error.hpp"
-#include "manifest_text.hpp"
+#include "support/expect_error.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {
 
-const base::Arch kArch{90};
+const base::Arch kTunedFor{90};
 
 /// A manifest of f<N, A, B>. A is 1, 2 or 4. B is tuned over 4 and 8, and twice A by
 /// default. A * B is at most 16.
@@ -36,7 +36,7 @@ std::vector<std::string> names(const Candidates& candidates) {
 TEST(TuneCandidates, AreTheProductWithDefaultsThatTheManifestAllowsTheDefaultFirst) {
   const Manifest m = parse(text());
   const Value values[] = {3};
-  const Candidates found = tune_candidates(m, values, kArch);
+  const Candidates found = tune_candidates(m, values, kTunedFor);
   EXPECT_EQ(names(found), (std::vector<std::string>{"A2B4", "A2B8", "A1B2", "A1B4", "A1B8", "A4B4"}));
   ASSERT_EQ(found.refused.size(), 2u) << "4 x 8, said so and as the default of 4";
   EXPECT_EQ(found.refused[0].first, "A=4");
@@ -48,7 +48,7 @@ TEST(TuneCandidates, LeaveGivenParametersAlone) {
   const Manifest m = parse(text());
   const Value values[] = {3, 1};
   EXPECT_EQ(free_to_tune(m, values), (std::vector<std::size_t>{2}));
-  EXPECT_EQ(names(tune_candidates(m, values, kArch)), (std::vector<std::string>{"B2", "B4", "B8"}));
+  EXPECT_EQ(names(tune_candidates(m, values, kTunedFor)), (std::vector<std::string>{"B2", "B4", "B8"}));
   const Value all[] = {3, 1, 2};
   EXPECT_TRUE(free_to_tune(m, all).empty());
 }
@@ -58,13 +58,13 @@ TEST(TuneCandidates, OfEveryKindAreNamed) {
   enums.replace(enums.find("default = \"slow\"\n"), 17, "default = \"slow\"\ntune = [\"slow\", \"fast\"]\n");
   const Manifest m = parse(enums);
   const Value values[] = {3, 1, 2};
-  EXPECT_EQ(names(tune_candidates(m, values, kArch)), (std::vector<std::string>{"MODEslow", "MODEfast"}));
+  EXPECT_EQ(names(tune_candidates(m, values, kTunedFor)), (std::vector<std::string>{"MODEslow", "MODEfast"}));
 }
 
 TEST(TuneCandidates, AreNotTriedWhenTheDefaultIsRefused) {
   const Manifest m = parse(text());
   const Value values[] = {3, 4};
-  expect_error(Errc::requirement, {"4 x 8 is too much"}, [&] { tune_candidates(m, values, kArch); });
+  expect_error(Errc::requirement, {"4 x 8 is too much"}, [&] { tune_candidates(m, values, kTunedFor); });
 }
 
 TEST(TuneCandidates, MayChangeBitsOnlyWhereTheManifestSaysSo) {
@@ -82,7 +82,7 @@ Candidates candidates_under(const std::string& rule, const std::string& align = 
       "[[arg]]\nname = \"x\"\ntype = \"ptr<f32>\"\n" + (align.empty() ? "" : "align = \"" + align + "\"\n") +
       "[[arg]]\nname = \"rows\"\ntype = \"i64\"\n[[arg]]\nname = \"step\"\ntype = \"i64\"\n"
       "[launch]\ngrid = [\"1\"]\nblock = [\"1\"]\n");
-  return tune_candidates(m, {}, kArch);
+  return tune_candidates(m, {}, kTunedFor);
 }
 using Names = std::vector<std::string>;
 
@@ -115,7 +115,7 @@ TEST(TuneChoice, TakesThePlacesOfTheFreeParameters) {
   const std::vector<Parameter> chosen{{"A", "1"}, {"B", "8"}};
   const auto given = with_choice(m, values, chosen);
   ASSERT_TRUE(given);
-  EXPECT_EQ(resolve(m, *given, kArch).specialization.to_string(), "f N=3 A=1 B=8 MODE=slow");
+  EXPECT_EQ(resolve(m, *given, kTunedFor).specialization.to_string(), "f N=3 A=1 B=8 MODE=slow");
 }
 
 TEST(TuneChoice, IsNothingWhenItIsNotOfThisCall) {

@@ -13,8 +13,6 @@
 namespace kiln::source {
 namespace {
 
-using kiln::testing::Tree;
-
 class ScanMemoTest : public ::testing::Test {
  protected:
   ScanMemoTest() {
@@ -33,7 +31,7 @@ class ScanMemoTest : public ::testing::Test {
   }
   bool found() const { return ScanMemo(file()).find(path_).has_value(); }
 
-  Tree tree_;
+  kiln::testing::Tree tree_;
   std::string path_;
   ScanCache::Scanned entry_;
 };

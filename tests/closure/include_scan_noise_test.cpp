@@ -6,8 +6,8 @@
 #include <iostream>
 #include <random>
 
-#include "scan_text.hpp"
 #include "support/time_limit.hpp"
+#include "tests/closure/scan_text.hpp"
 
 namespace kiln::source {
 namespace {

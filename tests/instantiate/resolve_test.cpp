@@ -1,5 +1,5 @@
 #include "instantiate/instantiate.hpp"
-#include "manifest_text.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "expect_error.hpp"
+#include "support/expect_error.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,6 +1,6 @@
 // The manifest's rules about arguments, launch, requirements, name expressions and prewarm
 // rows; a row for each rule.
-#include "manifest_text.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "closure_tree.hpp"
+#include "tests/closure/closure_tree.hpp"
 
 namespace kiln::source {
 namespace {

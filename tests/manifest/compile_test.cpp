@@ -1,5 +1,5 @@
 // [compile]: only whitelisted options reach the compiler.
-#include "manifest_text.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "base/hash.hpp"
-#include "closure_tree.hpp"
+#include "tests/closure/closure_tree.hpp"
 
 namespace kiln::source {
 namespace {

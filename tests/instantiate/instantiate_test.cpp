@@ -1,7 +1,7 @@
 #include "instantiate/instantiate.hpp"
 
-#include "manifest_text.hpp"
-#include "memory_template.hpp"
+#include "tests/manifest/memory_template.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,8 +1,8 @@
 // Manifest features for kernels that were not written for kiln: types, several entry points, globals,
 // exports, overrides for an arch, replaced headers.
 #include "instantiate/instantiate.hpp"
-#include "manifest_text.hpp"
-#include "memory_template.hpp"
+#include "tests/manifest/memory_template.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

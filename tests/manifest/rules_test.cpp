@@ -1,6 +1,6 @@
 // The rules of the manifest's grammar. Each rule has a row: a text that breaks it, the line
 // and the words of the error.
-#include "manifest_text.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,4 +1,4 @@
-#include "closure_tree.hpp"
+#include "tests/closure/closure_tree.hpp"
 
 namespace kiln::source {
 namespace {

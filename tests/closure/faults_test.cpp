@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "base/hash.hpp"
-#include "closure_tree.hpp"
-#include "expect_error.hpp"
+#include "support/expect_error.hpp"
+#include "tests/closure/closure_tree.hpp"
 
 namespace kiln::source {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "closure/closure.hpp"
-#include "tree.hpp"
+#include "tests/closure/tree.hpp"
 
 namespace kiln::source {
 

@@ -10,7 +10,7 @@
 
 #include "base/hash.hpp"
 #include "closure/trace_memo.hpp"
-#include "closure_tree.hpp"
+#include "tests/closure/closure_tree.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,10 +1,10 @@
 // The templates of this repository: each parses, its plan resolves, and its closure is
 // complete without a toolkit.
 #include "closure/closure.hpp"
-#include "expect_error.hpp"
 #include "instantiate/instantiate.hpp"
 #include "instantiate/plan.hpp"
 #include "library/work_lists.hpp"
+#include "support/expect_error.hpp"
 
 namespace kiln::source {
 namespace {

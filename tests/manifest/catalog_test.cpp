@@ -2,12 +2,12 @@
 
 #include <thread>
 
-#include "manifest_text.hpp"
 #include "support/child.hpp"
 #include "support/other_user.hpp"
 #include "support/sanitized.hpp"
 #include "support/system_calls.hpp"
-#include "tree.hpp"
+#include "tests/closure/tree.hpp"
+#include "tests/manifest/text.hpp"
 
 namespace kiln::source {
 namespace {

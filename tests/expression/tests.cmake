@@ -1,0 +1,1 @@
+kiln_tests(source_tests SOURCES expression/*.cpp USES kiln_library)
