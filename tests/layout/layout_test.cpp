@@ -1,4 +1,5 @@
-// The floors of docs/architecture.md: includes point down, and rooms on one floor never include each other.
+// The floors of docs/architecture.md: includes point down, and rooms on one floor include each other in one
+// direction at most.
 // The test walks the include closure of every file, so that a breach through a header is found, too.
 #include <gtest/gtest.h>
 
@@ -165,21 +166,31 @@ TEST(Layout, EveryFileBelongsToARoom) {
   for (const fs::path& file : sources()) EXPECT_TRUE(known.contains(room_of(file))) << file;
 }
 
+/// The number of files of each folder below `top`.
+std::map<std::string, std::size_t> files_in_folders_of(const char* top) {
+  std::map<std::string, std::size_t> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+    const fs::path folder = fs::relative(entry.path().parent_path(), kRoot);
+    if (entry.is_regular_file() && folder.filename() != "__pycache__") ++files[folder.string()];
+  }
+  return files;
+}
+
 TEST(Layout, NoFolderHoldsMoreThanThirtyFiles) {
   constexpr std::size_t kMost = 30;
-  std::map<std::string, std::size_t> files;
+  std::map<std::string, std::size_t> files = files_in_folders_of("templates");
+  ASSERT_GT(files.size(), 10u);
+  // The standard gives the names of these headers, and one search directory has them all.
+  EXPECT_GT(files["templates/shim"], kMost) << "templates/shim needs no exception any more";
+  files.erase("templates/shim");
   for (const fs::path& file : sources()) ++files[file.parent_path().string()];
-  ASSERT_GT(files.size(), 30u);
+  ASSERT_GT(files.size(), 40u);
   for (const auto& [folder, count] : files) EXPECT_LE(count, kMost) << folder;
 }
 
 TEST(Layout, NoFolderOfTestsHoldsMoreThanFortyFiles) {
   constexpr std::size_t kMost = 40;
-  std::map<std::string, std::size_t> files;
-  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
-    const fs::path folder = fs::relative(entry.path().parent_path(), kRoot);
-    if (entry.is_regular_file() && folder.filename() != "__pycache__") ++files[folder.string()];
-  }
+  const auto files = files_in_folders_of("tests");
   ASSERT_GT(files.size(), 30u);
   for (const auto& [folder, count] : files) EXPECT_LE(count, kMost) << folder;
 }
