@@ -10,7 +10,6 @@ The pages of docs/ are written for GitHub's Markdown. `for_python_markdown` chan
 
 from __future__ import annotations
 
-import importlib.util
 import posixpath
 import re
 import sys
@@ -74,12 +73,10 @@ def outside_code(markdown: str, change: Callable[[str], str]) -> str:
 
 
 def generated_references(build: Path) -> dict[str, str]:
-    spec = importlib.util.spec_from_file_location("kiln_generate", ROOT / "docs/reference/generate.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return {f"reference/{name}": text for name, text in module.pages(build).items()}
+    sys.path.insert(0, str(ROOT / "docs/reference"))
+    from generate import pages
+
+    return {f"reference/{name}": text for name, text in pages(build).items()}
 
 
 def repository_path(page: str) -> str:
