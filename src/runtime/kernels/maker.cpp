@@ -54,8 +54,7 @@ void KernelMaker::refuse_in_capture(const Wanted& wanted) const {
 }
 
 void KernelMaker::admit(const Wanted& wanted, const GetRequest& request) {
-  if (!request.past_seal)
-    core_.misses().refuse_when_sealed(*origin_, wanted.resolved);  // this touches no file
+  core_.misses().refuse_when_sealed(*origin_, wanted.resolved, request.asked());  // this touches no file
   if (request.which == source::Which::kernel) core_.record(*origin_, wanted.resolved);
 }
 
@@ -138,7 +137,7 @@ void KernelMaker::check_kept(const Wanted& wanted, const GetRequest& request) {
 
 void KernelMaker::check_unsealed(const Wanted& wanted, const GetRequest& request) {
   if (request.own_thread && !core_.permission(request.asked()).disk)
-    core_.misses().refuse_when_sealed(*origin_, wanted.resolved);
+    core_.misses().refuse_when_sealed(*origin_, wanted.resolved, request.asked());
 }
 
 void KernelMaker::check_current_context(const Wanted& wanted) const {

@@ -12,21 +12,21 @@ Misses::Misses(ServiceState& state, Recorder& recorder, Path& path, Background& 
 void Misses::seal() {
   seal_.close();
   path_.fleet().tier();
-  const Mode now = seal_.mode();
-  if (now == Mode::sealed) return;
+  const MissAfterSeal now = permission({}).after_seal;
+  if (now == MissAfterSeal::refuse) return;
   const Setting& told = state_.config.setting("mode");
   base::warn_once("seal " + told.value + ' ' + told.origin,
                   "seal() changes nothing: mode = '" + told.value + "' (from " + told.origin +
                       ") compiles kernels that are not ready" +
-                      (now == Mode::warn ? ", with a warning for each" : "") +
+                      (now == MissAfterSeal::warn ? ", with a warning for each" : "") +
                       "; to have them refused, leave the mode unset or set it to sealed");
 }
 
-bool Misses::refuses(const source::Template& origin, const source::Resolved& resolved) {
-  const Mode now = seal_.mode();
-  if (now == Mode::jit || !seal_.is_closed()) return false;
+bool Misses::refuses(const source::Template& origin, const source::Resolved& resolved, const Asked& asked) {
+  const MissAfterSeal now = permission(asked).after_seal;
+  if (now == MissAfterSeal::quiet) return false;
   const std::string name = resolved.specialization.to_string();
-  if (now == Mode::sealed) {
+  if (now == MissAfterSeal::refuse) {
     ++state_.counters.sealed_misses;
     note(resolved);
     recorder_.record(origin, resolved, Recorder::When::later);
@@ -34,7 +34,7 @@ bool Misses::refuses(const source::Template& origin, const source::Resolved& res
     base::warn(name + " was not ready after the seal");
   }
   state_.events.tell(KILN_EVENT_MISS_AFTER_SEAL, name, resolved.arch.name(), {});
-  return now == Mode::sealed;
+  return now == MissAfterSeal::refuse;
 }
 
 void Misses::note(const source::Resolved& resolved) {
@@ -47,8 +47,9 @@ void Misses::note(const source::Resolved& resolved) {
   });
 }
 
-void Misses::refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved) {
-  if (!refuses(origin, resolved)) return;
+void Misses::refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved,
+                                const Asked& asked) {
+  if (!refuses(origin, resolved, asked)) return;
   throw Error(Errc::not_ready,
               "sealed: " + resolved.specialization.to_string() + " is not in memory" + remedy(resolved));
 }

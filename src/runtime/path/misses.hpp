@@ -1,5 +1,5 @@
-// The handling of a kernel that is not ready. The seal says whether its caller is refused, and the plan of
-// missing kernels lists the refused ones.
+// The handling of a kernel that is not ready. The permission says whether its caller is refused, and the plan
+// of missing kernels lists the refused ones.
 #pragma once
 
 #include <string>
@@ -24,9 +24,10 @@ class Misses {
   void seal();
 
   /// Reports a miss after the seal. True when the caller must be refused. Touches no file.
-  bool refuses(const source::Template& origin, const source::Resolved& resolved);
+  bool refuses(const source::Template& origin, const source::Resolved& resolved, const Asked& asked = {});
   /// Throws Error(not_ready) with the plan row when the caller must be refused.
-  void refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved);
+  void refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved,
+                          const Asked& asked);
   /// Adds a kernel to the plan, and reports it to the job that fills the fleet's tier. The call does not wait
   /// for that.
   void note(const source::Resolved& resolved);

@@ -57,7 +57,7 @@ Obtained Path::obtain_image(const source::Instantiation& instantiation, const Ob
   if (auto found = find(*unit, options)) return std::move(*found);
   if (!options.permission.compile) {
     if (options.permission.tier && state_.config.has_remote()) return fly(unit, options);
-    if (state_.config.mode() == Mode::sealed) ++state_.counters.sealed_misses;
+    if (options.permission.counts_sealed_miss) ++state_.counters.sealed_misses;
     refuse(instantiation, options.permission);
   }
   if (!state_.config.has_remote()) compiler_.warm_up();  // in a fleet, mostly another node compiles

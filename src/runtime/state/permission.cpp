@@ -3,6 +3,14 @@
 #include "runtime/state/process_seal.hpp"
 
 namespace kiln::runtime {
+namespace {
+
+MissAfterSeal handling_of(Mode mode) noexcept {
+  if (mode == Mode::sealed) return MissAfterSeal::refuse;
+  return mode == Mode::warn ? MissAfterSeal::warn : MissAfterSeal::quiet;
+}
+
+}  // namespace
 
 Seal::Seal(const Config& config)
     : mode_(config.mode()),
@@ -11,18 +19,19 @@ Seal::Seal(const Config& config)
   join_process_seal();
 }
 
-bool Seal::is_closed() const noexcept { return closed_ || process_is_sealed(); }
-
-Mode Seal::mode() const noexcept { return !mode_is_set_ && is_closed() ? Mode::sealed : mode_; }
-
 Permission Seal::permission(const Asked& asked) const noexcept {
-  const bool mode_compiles = mode() != Mode::sealed;
+  const bool closed = closed_ || process_is_sealed();
+  // A seal of this service or of the process makes an unset mode sealed.
+  const Mode mode = !mode_is_set_ && closed ? Mode::sealed : mode_;
+  const bool mode_compiles = mode != Mode::sealed;
   Permission out;
-  out.disk = asked.past_seal || mode_compiles || !is_closed();
+  out.disk = asked.past_seal || mode_compiles || !closed;
   out.compile = asked.may_compile && (asked.past_seal || mode_compiles);
   out.tier = asked.past_seal || (asked.may_compile && (mode_compiles || tier_when_sealed_));
   out.foreign = !out.compile || !mode_compiles;
   out.call_may_compile = asked.may_compile;
+  if (closed && !asked.past_seal) out.after_seal = handling_of(mode);
+  out.counts_sealed_miss = mode_ == Mode::sealed;
   return out;
 }
 

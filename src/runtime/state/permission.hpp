@@ -1,4 +1,5 @@
-// The steps beyond memory that one call may take. Only here do mode, seal and call meet.
+// The steps beyond memory that one call may take, and the handling of its miss. Only here do mode, seal and
+// call meet.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,10 @@ struct Asked {
   bool past_seal = false;   ///< the explicit exception (prepare): neither mode nor seal holds it back
 };
 
+/// The handling that a seal adds when a kernel is not ready. quiet: none, as before the seal. warn: the kernel
+/// is made, with a warning and an event. refuse: the caller gets an error.
+enum class MissAfterSeal { quiet, warn, refuse };
+
 /// The steps of the path that a call may take. A permission holds for the moment in which it was computed;
 /// work that starts later asks again.
 struct Permission {
@@ -23,9 +28,13 @@ struct Permission {
   bool foreign = false;  ///< another toolchain's record is better than none
   /// False: the call itself forbids a compile. A refusal then names the call and not the mode.
   bool call_may_compile = true;
+  MissAfterSeal after_seal = MissAfterSeal::quiet;
+  /// True: a miss that the path refuses counts as a sealed miss, because mode sealed was set. The call's own
+  /// wishes do not matter.
+  bool counts_sealed_miss = false;
 };
 
-/// Mode and seal of one service. Thread-safe; every question is a few memory loads.
+/// Mode and seal of one service. Thread-safe; a permission costs a few memory loads.
 class Seal {
  public:
   /// Takes over the seal of the process, if there is one.
@@ -34,10 +43,6 @@ class Seal {
   Permission permission(const Asked& asked) const noexcept;
   /// Seals the service. A mode jit or warn that was set stays.
   void close() noexcept { closed_ = true; }
-  /// The mode that holds now. A seal of this service or of the process makes an unset mode sealed.
-  Mode mode() const noexcept;
-  /// True when the service or the process was sealed, whatever mode holds.
-  bool is_closed() const noexcept;
 
  private:
   const Mode mode_;
