@@ -17,13 +17,13 @@ KernelFuture BehindMaker::begin(Wanted wanted, const GetRequest& request, const 
   KernelFuture result = promise->get_future().share();
   GetRequest own = request;
   own.stream.reset(), own.own_thread = true, own.epoch = maker_.epoch();
-  const bool is_open = !wanted.undecided.empty() && maker_.core().permission().disk;
+  const bool open = is_open(maker_.core(), wanted, request.asked());
   maker_.core().background().run(Background::Work::caller, [this, keep, wanted = std::move(wanted), own,
-                                                            promise, is_open](const char* why_not) {
+                                                            promise, open](const char* why_not) {
     try {
       if (why_not) fail_undone(wanted.name(), why_not);
       const CurrentContext current(target_, "loading " + wanted.name());
-      promise->set_value(is_open ? &decide_and_make(wanted, own, keep) : &maker_.make(wanted, own, keep));
+      promise->set_value(open ? &decide_and_make(wanted, own, keep) : &maker_.make(wanted, own, keep));
     } catch (...) {
       promise->set_exception(std::current_exception());
     }

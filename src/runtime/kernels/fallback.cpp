@@ -87,7 +87,7 @@ const LoadedKernel& FallbackChoices::choose(const Wanted& wanted, const LoadedKe
   KernelTables::State& state = tables_.state.get();
   // An undecided call is entered only under the values that were given. Another call may give its default
   // values explicitly, and no choice changes that call.
-  const bool open = !wanted.undecided.empty() && core_.permission().disk;
+  const bool open = is_open(core_, wanted);
   std::vector<std::string> adopted;
   const LoadedKernel* chosen = nullptr;
   {
@@ -118,7 +118,7 @@ const LoadedKernel& FallbackChoices::choose(const Wanted& wanted, const LoadedKe
 std::vector<std::string> FallbackChoices::adopt_locked(KernelTables::State& state) {
   std::vector<std::string> names;
   std::erase_if(state.pending, [&](const PendingFallback& p) {
-    if (!p.wanted.undecided.empty() && core_.permission().disk) return false;
+    if (is_open(core_, p.wanted)) return false;
     const LoadedKernel* const specialised = tables_.ready.find(p.wanted.exact);
     if (!specialised) return false;
     for (const PackedParameters& key : p.keys) tables_.chosen.replace(key, specialised);

@@ -38,7 +38,7 @@ KernelTemplate::~KernelTemplate() = default;
 const LoadedKernel& KernelTemplate::get(std::span<const Value> values, const GetRequest& request) {
   maker_.check_usable();
   Wanted wanted = maker_.calls().want(values, request, Disk::left_alone);
-  if (!wanted.undecided.empty() && maker_.core().permission(request.asked()).disk) {
+  if (is_open(maker_.core(), wanted, request.asked())) {
     if (maker_.captures(request)) {  // before any store is read
       maker_.admit(wanted, request);
       maker_.refuse_in_capture(wanted);
@@ -55,7 +55,7 @@ KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetR
   maker_.check_usable();
   Wanted wanted = maker_.calls().want(values, request, Disk::left_alone);
   // Otherwise kiln's own thread asks the stores.
-  if (wanted.undecided.empty() || !maker_.core().permission().disk) {
+  if (!is_open(maker_.core(), wanted, request.asked())) {
     if (const LoadedKernel* found = maker_.ready(wanted, request.which)) {
       std::promise<const LoadedKernel*> promise;
       promise.set_value(found);
@@ -87,7 +87,7 @@ std::optional<Outcome> KernelTemplate::get_on_own_thread(std::span<const Value> 
 void KernelTemplate::prefetch(std::span<const Value> values) {
   if (target_.driver) maker_.check_usable();
   const Wanted wanted = maker_.calls().want(values, {}, Disk::left_alone);
-  if (wanted.undecided.empty() || !maker_.core().permission().disk) {
+  if (!is_open(maker_.core(), wanted)) {
     if (maker_.ready(wanted, source::Which::kernel)) return;
     maker_.admit(wanted, {});
   }
@@ -118,7 +118,7 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
     return generic->get(values_for_fallback(origin_->manifest, generic->origin().manifest, wanted), request);
   };
   const Wanted wanted = maker_.want_soon(values, request);
-  const bool open = !wanted.undecided.empty() && core.permission().disk;
+  const bool open = is_open(core, wanted, request.asked());
   const LoadedKernel* const settled = open ? nullptr : tables_.chosen.find(wanted.exact);
   if (settled && !wanted.undecided.empty()) pin_choice(wanted.undecided, {});
   if (settled) return fallbacks_.choose(wanted, *settled, false);

@@ -63,10 +63,8 @@ void KernelMaker::admit(const Wanted& wanted, const GetRequest& request) {
 const LoadedKernel* KernelMaker::ready(const Wanted& wanted, source::Which which) {
   const LoadedKernel* found = tables_.of(which).find(wanted.exact);
   if (!found) return nullptr;
-  if (!wanted.undecided.empty()) {
-    if (core_.permission().disk) return found;
-    pin_choice(wanted.undecided, {});
-  }
+  if (is_open(core_, wanted)) return found;
+  if (!wanted.undecided.empty()) pin_choice(wanted.undecided, {});
   if (!wanted.given) return found;
   KernelTables::State& state = tables_.state.get();
   const std::lock_guard lock(state.mutex);
@@ -114,7 +112,7 @@ Obtained KernelMaker::obtain(const Wanted& wanted, const GetRequest& request) {
 
 Wanted KernelMaker::want_soon(std::span<const Value> values, const GetRequest& request) const {
   Wanted wanted = calls_.want(values, request, Disk::left_alone, source::Archs::any);
-  if (wanted.undecided.empty() || !core_.permission().disk || captures(request)) return wanted;
+  if (!is_open(core_, wanted, request.asked()) || captures(request)) return wanted;
   GetRequest quick = request;
   quick.deadline = earlier(request.deadline, base::Deadline::after(kLoadPatience));
   Wanted asked = calls_.decided(wanted, quick);

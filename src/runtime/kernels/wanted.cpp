@@ -20,8 +20,8 @@ Wanted CallResolver::want(std::span<const Value> values, const GetRequest& reque
   wanted.resolved = std::move(call.resolved), wanted.undecided = std::move(call.undecided);
   if (request.which == source::Which::kernel) wanted.files = std::move(call.files);
   wanted.exact.set(wanted.resolved.slots.data(), packing_.count());
-  const bool asked = disk == Disk::asked && core_.permission(request.asked()).disk;
-  if (asked && !wanted.undecided.empty()) return wanted;  // the next call with these values may get a choice
+  if (disk == Disk::asked && is_open(core_, wanted, request.asked()))
+    return wanted;  // the next call with these values may get a choice
   kiln_value given[source::kMaxParameters];
   for (std::size_t i = 0; i < values.size(); ++i) given[i] = kiln::detail::to_c(values[i]);
   PackedParameters packed;

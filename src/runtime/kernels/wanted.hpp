@@ -42,6 +42,12 @@ struct Wanted {
   }
 };
 
+/// True when the stores may still be asked for the tuned choice of this call. A sealed service does not ask
+/// them: the defaults serve there.
+inline bool is_open(const Core& core, const Wanted& wanted, const Asked& asked = {}) noexcept {
+  return !wanted.undecided.empty() && core.permission(asked).disk;
+}
+
 /// Thread-safe.
 class CallResolver {
  public:
