@@ -57,12 +57,12 @@ std::string text_of(const std::vector<KeyField>& fields) {
   return out;
 }
 
-/// The value of the only field with this label. Null when there are none or several, or the field
+/// The value of the only field of this kind. Null when there are none or several, or the field
 /// has several values.
-const std::string* only(const std::vector<KeyField>& fields, std::string_view label) {
+const std::string* only(const std::vector<KeyField>& fields, FieldId id) {
   const KeyField* found = nullptr;
   for (const KeyField& field : fields) {
-    if (field.label != label) continue;
+    if (!compile::is(field.label, id)) continue;
     if (found) return nullptr;
     found = &field;
   }
@@ -71,8 +71,8 @@ const std::string* only(const std::vector<KeyField>& fields, std::string_view la
 
 /// True when the key text and the facts follow the grammars of this version.
 bool is_of_this_version(const std::vector<KeyField>& fields) {
-  const std::string *key = only(fields, "kiln-key"), *toolchain = only(fields, "toolchain"),
-                    *facts = only(fields, "facts");
+  const std::string *key = only(fields, FieldId::version), *toolchain = only(fields, FieldId::toolchain),
+                    *facts = only(fields, FieldId::facts);
   return key && *key == compile::kKeySchema && toolchain && *toolchain == "1" && facts &&
          *facts == std::to_string(compile::kFactsVersion);
 }
@@ -102,14 +102,14 @@ void check_names(const cache::Record& entry, const Facts& facts) {
 }
 
 void check_facts(const cache::Record& entry, const std::vector<KeyField>& fields, const Facts& facts) {
-  const auto same = [&](std::string_view label, const std::string& said) {
-    const std::string* value = only(fields, label);
+  const auto same = [&](FieldId id, const std::string& said) {
+    const std::string* value = only(fields, id);
     if (!value || *value != said)
-      refuse(entry, "its facts and its key text disagree on the " + std::string(label));
+      refuse(entry, "its facts and its key text disagree on the " + std::string(compile::label_of(id)));
   };
-  same("template", facts.unit);
-  same("arch", facts.arch);
-  same("name", facts.name_expression);
+  same(FieldId::unit, facts.unit);
+  same(FieldId::arch, facts.arch);
+  same(FieldId::name, facts.name_expression);
   std::vector<Parameter> parameters;
   std::vector<std::pair<std::string, std::string>> entries;
   std::vector<std::string> globals, exports;
@@ -207,11 +207,12 @@ compile::TunedChoice checked_choice(const cache::Record& entry) {
     refuse(entry, std::string("its choice is damaged: ") + error.what());
   }
   if (compile::encode(out) != entry.facts) refuse(entry, "its choice is damaged");
-  const auto same = [&](std::string_view label, const std::string& said) {
-    const std::string* value = only(fields, label);
+  const auto same = [&](FieldId id, const std::string& said) {
+    const std::string* value = only(fields, id);
     return value && *value == said;
   };
-  if (!same("template", out.template_name) || !same("arch", out.arch) || !same("device", out.device))
+  if (!same(FieldId::unit, out.template_name) || !same(FieldId::arch, out.arch) ||
+      !same(FieldId::device, out.device))
     refuse(entry, "its choice and its key text disagree on the template, arch or device");
   std::vector<Parameter> fixed;
   std::vector<std::string> free;
@@ -268,8 +269,9 @@ CheckedEntry check_entry(const cache::Record& entry) {
   }
   const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
   if (!is_of_this_version(fields)) {
-    if (fields.empty() || fields.front().label != "kiln-key")
-      refuse(entry, "its key text does not begin with 'kiln-key'");
+    if (fields.empty() || !compile::is(fields.front().label, FieldId::version))
+      refuse(entry,
+             "its key text does not begin with '" + std::string(compile::label_of(FieldId::version)) + '\'');
     out.other_version = true;
     return out;
   }
