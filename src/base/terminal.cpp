@@ -2,18 +2,11 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string_view>
 
+#include "base/text.hpp"
+
 namespace kiln::base {
-namespace {
-
-std::string_view environment(const char* name) noexcept {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-}  // namespace
 
 bool understands_escapes(int fd) noexcept {
   const std::string_view term = environment("TERM");

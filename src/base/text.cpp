@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
+#include <cstdlib>
 #include <numeric>
 
 namespace kiln::base {
@@ -53,9 +55,19 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 }
 
 bool is_identifier(std::string_view text) noexcept {
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !text.empty() && letter(text[0]) &&
-         std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+  return !text.empty() && !(text[0] >= '0' && text[0] <= '9') &&
+         std::all_of(text.begin(), text.end(), is_identifier_character);
+}
+
+std::string decimal(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", number);
+  return text;
+}
+
+std::string_view environment(const char* name) noexcept {
+  const char* value = std::getenv(name);
+  return value ? value : "";
 }
 
 }  // namespace kiln::base

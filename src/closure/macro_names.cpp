@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
+#include "base/text.hpp"
+
 namespace kiln::source {
 namespace {
 
 constexpr std::size_t kMaxNames = 256;
 constexpr int kMaxDepth = 8;     // depth of macros that name macros
 constexpr int kMaxSteps = 4096;  // steps of one expansion, so that no set of definitions makes it endless
-
-bool is_identifier_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
 
 }  // namespace
 
@@ -32,12 +30,12 @@ std::vector<std::string> HeaderMacros::expand(const std::string& name) const {
 void HeaderMacros::expand(const std::string& name, int depth, Expansion& out) const {
   if (out.names.size() >= kMaxNames || ++out.steps > kMaxSteps) return;
   for (std::size_t begin = 0; depth < kMaxDepth && begin < name.size();) {
-    if (!is_identifier_character(name[begin])) {
+    if (!base::is_identifier_character(name[begin])) {
       ++begin;
       continue;
     }
     std::size_t end = begin;
-    while (end < name.size() && is_identifier_character(name[end])) ++end;
+    while (end < name.size() && base::is_identifier_character(name[end])) ++end;
     const auto found = values_.find(name.substr(begin, end - begin));
     if (found != values_.end()) {
       for (const std::string& value : found->second) {

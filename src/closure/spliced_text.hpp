@@ -6,14 +6,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.hpp"
+
 namespace kiln::source {
 
 /// Longest header name, and longest word, that is kept.
 inline constexpr std::size_t kMaxName = 1024;
 
-constexpr bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
-}
+constexpr bool is_word(char c) { return base::is_identifier_character(c) || c == '$'; }
 /// NVRTC treats a carriage return without a line feed as a blank.
 constexpr bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r'; }
 

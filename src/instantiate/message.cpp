@@ -1,7 +1,6 @@
 #include "instantiate/message.hpp"
 
-#include <cstdio>
-
+#include "base/text.hpp"
 #include "expression/braces.hpp"
 #include "manifest/parameter_value.hpp"
 
@@ -11,12 +10,6 @@ namespace {
 /// Null when `i` is not the index of an argument.
 const ArgumentType* argument_type(const Manifest& manifest, std::size_t i) {
   return i < manifest.arguments.size() ? &manifest.arguments[i].type : nullptr;
-}
-
-std::string decimal(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", number);
-  return text;
 }
 
 std::string hexadecimal(std::int64_t value) {
@@ -40,7 +33,7 @@ std::string render_message(const Manifest& manifest, std::string_view message,
     // A derive's slot lies before the arguments: it wraps to a huge index.
     const auto i = static_cast<std::size_t>(slot - manifest.slots.argument_slot(0));
     const ArgumentType* type = argument_type(manifest, i);
-    if (type && type->is_float() && i < floats.size()) return decimal(floats[i]);
+    if (type && type->is_float() && i < floats.size()) return base::decimal(floats[i]);
     return type && type->kind == ArgumentType::Kind::pointer ? hexadecimal(value) : std::to_string(value);
   });
 }

@@ -1,7 +1,6 @@
 #include "toolchain/locate.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
 
 #include "base/file.hpp"
@@ -11,11 +10,6 @@
 
 namespace kiln::toolchain {
 namespace {
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 /// The absolute, normalised path without a slash at its end.
 std::string normal_directory(const std::string& path) {
@@ -101,7 +95,7 @@ class Search {
 void search_all(const ToolkitSearch& options, Search& search) {
   if (!options.cuda_home.empty()) return search.root(options.cuda_home, "the configured CUDA home");
   const auto env = [&](const char* name) {
-    return options.use_environment ? environment(name) : std::string();
+    return std::string(options.use_environment ? base::environment(name) : std::string_view());
   };
 
   search.root(env("CUDA_HOME"), "CUDA_HOME");

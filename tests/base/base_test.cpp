@@ -140,6 +140,29 @@ TEST(Text, SuggestsTheNearestName) {
   for (const char* text : {"", "1a", "a-b", "a b", "a\n"}) EXPECT_FALSE(is_identifier(text)) << text;
 }
 
+TEST(Text, HasTheCharactersOfIdentifiers) {
+  const std::string_view all = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+  for (int c = 0; c < 256; ++c)
+    EXPECT_EQ(is_identifier_character(static_cast<char>(c)),
+              all.find(static_cast<char>(c)) != std::string_view::npos)
+        << c;
+}
+
+TEST(Text, WritesNumbersWithSixDigits) {
+  EXPECT_EQ(decimal(600), "600");
+  EXPECT_EQ(decimal(0.5), "0.5");
+  EXPECT_EQ(decimal(1e-6), "1e-06");
+  EXPECT_EQ(decimal(-1.0 / 3), "-0.333333");
+  EXPECT_EQ(decimal(-2.2250738585072014e-308), "-2.22507e-308");
+}
+
+TEST(Text, AVariableThatIsNotSetIsEmpty) {
+  ::setenv("KILN_TEST_TEXT", "a b", 1);
+  EXPECT_EQ(environment("KILN_TEST_TEXT"), "a b");
+  ::unsetenv("KILN_TEST_TEXT");
+  EXPECT_EQ(environment("KILN_TEST_TEXT"), "");
+}
+
 TEST(Value, ConvertsFromWhatCallersHave) {
   EXPECT_EQ(Value(4096).kind, Value::Kind::integer);
   EXPECT_EQ(Value(std::uint64_t{7}).integer, 7);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/text.hpp"
 #include "compile/worker/protocol.hpp"
 
 namespace kiln::compile {
@@ -24,10 +25,6 @@ class Lines {
  private:
   std::string_view rest_;
 };
-
-bool in_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
 
 /// Recognises "k.cu(3): error #20-D: text", "k.cu(3): catastrophic error: text", "error: text", and ptxas'
 /// "... error : text" and "... fatal   : text".
@@ -67,11 +64,11 @@ std::optional<Diagnostic> read_error(std::string_view line) {
 std::string_view word_at(std::string_view source, std::string_view caret) {
   const auto column = caret.find('^');
   if (column == std::string_view::npos || caret.find_first_not_of(" ^") != std::string_view::npos ||
-      column >= source.size() || !in_word(source[column]))
+      column >= source.size() || !base::is_identifier_character(source[column]))
     return {};
   auto begin = column, end = column;
-  while (begin > 0 && in_word(source[begin - 1])) --begin;
-  while (end < source.size() && in_word(source[end])) ++end;
+  while (begin > 0 && base::is_identifier_character(source[begin - 1])) --begin;
+  while (end < source.size() && base::is_identifier_character(source[end])) ++end;
   return source.substr(begin, end - begin);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <ctime>
 
 #include "base/nvtx.hpp"
@@ -60,13 +59,6 @@ std::string options_of(const CompileJob& job) {
   return out;
 }
 
-/// "600", "0.5".
-std::string seconds_text(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", number);
-  return text;
-}
-
 AdviceSubject advised(const CompileJob& job) {
   return {job.unit.options, job.unit.resolved.arch.name(), job.unit.name_expression,
           job.unit.compile.host_headers};
@@ -105,7 +97,7 @@ void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, do
       break;
     case Fate::timed_out:
       fail(job, Errc::compile_timeout,
-           "killed at its deadline of " + seconds_text(limit_s) + " s (KILN_COMPILE_DEADLINE)", {});
+           "killed at its deadline of " + base::decimal(limit_s) + " s (KILN_COMPILE_DEADLINE)", {});
     case Fate::died:
       // The worker was killed by its limit of CPU time or from outside. Other signals come from the
       // code that it compiled.

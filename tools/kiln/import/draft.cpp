@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "closure/spliced_text.hpp"
+#include "base/text.hpp"
 #include "expression/expression.hpp"
 #include "kiln/error.hpp"
 
@@ -109,7 +109,7 @@ const char* name_of(ImportParameter::Kind kind) noexcept {
 std::string identifier_of(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    const bool word = source::is_word(c) && c != '$';
+    const bool word = base::is_identifier_character(c);
     if (word)
       out += c;
     else if (!out.empty() && out.back() != '_')

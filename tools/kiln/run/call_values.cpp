@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 
 #include "base/text.hpp"
 #include "kiln/error.hpp"
@@ -124,10 +123,9 @@ std::vector<Parameter> CallValues::texts() const {
   const auto& arguments = manifest_.arguments;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].type.kind == Kind::pointer) continue;
-    char number[32];
-    std::snprintf(number, sizeof number, "%g", floats_[i]);
     const auto slot = static_cast<std::size_t>(manifest_.slots.argument_slot(static_cast<int>(i)));
-    out.push_back({arguments[i].name, arguments[i].type.is_float() ? number : std::to_string(slots_[slot])});
+    out.push_back({arguments[i].name,
+                   arguments[i].type.is_float() ? base::decimal(floats_[i]) : std::to_string(slots_[slot])});
   }
   for (const auto* values : {&manifest_.runtime, &manifest_.run_values}) {
     for (const source::RuntimeValueSpec& value : *values)

@@ -20,12 +20,6 @@ using source::ParameterSpec;
 
 namespace {
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", value);
-  return text;
-}
-
 constexpr const char* kHead = R"(# The shipped templates
 
 Look up here the parameters, arguments and limits of each shipped template.
@@ -82,7 +76,7 @@ std::string derives(const Manifest& manifest) {
 
 /// The value that `kiln run` passes when none is given, or that an omitted optional argument gets.
 std::string value_of(const ArgumentSpec& a) {
-  if (a.float_value) return code(number(*a.float_value));
+  if (a.float_value) return code(base::decimal(*a.float_value));
   if (!a.value.empty()) return code(a.value.text());
   if (a.exists.empty()) return {};
   return a.exists.text() == "0" ? "null" : "if " + code(a.exists.text()) + ", else null";

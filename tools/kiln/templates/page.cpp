@@ -60,11 +60,7 @@ void print_parameters(const Manifest& manifest) {
 
 /// The value that `kiln run` passes when none is given.
 std::string given_text(const ArgumentSpec& a) {
-  if (a.float_value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", *a.float_value);
-    return std::string("value if not given: ") + text;
-  }
+  if (a.float_value) return "value if not given: " + base::decimal(*a.float_value);
   return a.value.empty() ? "" : "value if not given: " + a.value.text();
 }
 
