@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/file.hpp"
-#include "cache/store/file/fresh_file.hpp"
+#include "cache/store/file/enter.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -42,33 +42,16 @@ FileState state_of(int fd, const std::string& path) noexcept {
 
 Entered Reading::enter(StoreFile& file, base::Deadline deadline, std::optional<Reading>& out,
                        std::string& why) {
-  for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
-    FdPool::Lease fd = file.readers.lease();
-    if (!fd) {
-      const int error = errno;
-      why = std::string("cannot open the data file: ") + std::strerror(error);
-      return error == ENOENT ? Entered::absent : Entered::failed;
-    }
-    auto lock = enter_reader(fd.get(), deadline);
-    if (!lock) {
-      why = "no reader could enter the gate in time; a stopped process may hold it: see `lslocks`";
-      return Entered::gate_timeout;
-    }
-    const FileState state = state_of(fd.get(), file.path);
-    if (state == FileState::foreign) {
-      why = kForeignFile;
-      return Entered::failed;
-    }
-    if (state == FileState::current) {
-      const Snapshot snapshot = newest_snapshot(fd.get());
-      out.emplace(Reading(std::move(fd), std::move(*lock), snapshot));
-      return Entered::yes;
-    }
-    lock->release();
-    fd.discard();
-  }
-  why = kReplacedAgain;
-  return Entered::failed;
+  return enter_gate(
+      file, file.readers,
+      {"cannot open the data file",
+       "no reader could enter the gate in time; a stopped process may hold it: see `lslocks`"},
+      [&](int fd) { return enter_reader(fd, deadline); },
+      [&](FdPool::Lease&& fd, RangeLock&& lock) {
+        const Snapshot snapshot = newest_snapshot(fd.get());
+        out.emplace(Reading(std::move(fd), std::move(lock), snapshot));
+      },
+      why);
 }
 
 Entered read_pages(StoreFile& file, base::Deadline deadline, std::string& why,

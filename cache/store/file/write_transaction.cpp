@@ -8,11 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/process.hpp"
-#include "cache/store/file/fresh_file.hpp"
+#include "cache/store/file/enter.hpp"
 
 namespace kiln::cache {
 
@@ -53,32 +52,15 @@ void WriteTransaction::on_assertion(MDB_env* env, const char* what) {
 
 Entered WriteTransaction::enter(StoreFile& file, base::Deadline deadline,
                                 std::optional<WriteTransaction>& out, std::string& why) {
-  for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
-    FdPool::Lease fd = file.writers.lease();
-    if (!fd) {
-      const int error = errno;
-      why = std::string("cannot open the data file for writing: ") + std::strerror(error);
-      return error == ENOENT ? Entered::absent : Entered::failed;
-    }
-    auto pass = WriterPass::enter(fd.get(), deadline);
-    if (!pass) {
-      why = "another writer held the gate all the time; a stopped process may hold it: see `lslocks`";
-      return Entered::gate_timeout;
-    }
-    const FileState state = state_of(fd.get(), file.path);
-    if (state == FileState::foreign) {
-      why = kForeignFile;
-      return Entered::failed;
-    }
-    if (state == FileState::current) {
-      out.emplace(WriteTransaction(file, std::move(fd), std::move(*pass)));
-      return Entered::yes;
-    }
-    pass.reset();
-    fd.discard();
-  }
-  why = kReplacedAgain;
-  return Entered::failed;
+  return enter_gate(
+      file, file.writers,
+      {"cannot open the data file for writing",
+       "another writer held the gate all the time; a stopped process may hold it: see `lslocks`"},
+      [&](int fd) { return WriterPass::enter(fd, deadline); },
+      [&](FdPool::Lease&& fd, WriterPass&& pass) {
+        out.emplace(WriteTransaction(file, std::move(fd), std::move(pass)));
+      },
+      why);
 }
 
 WriteTransaction::WriteTransaction(WriteTransaction&& other) noexcept
