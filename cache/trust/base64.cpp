@@ -2,12 +2,13 @@
 
 #include <sodium.h>
 
+#include "cache/trust/sodium.hpp"
+
 namespace kiln::trust {
 
 std::string to_base64(std::string_view bytes) {
   std::string out(sodium_base64_encoded_len(bytes.size(), sodium_base64_VARIANT_ORIGINAL), '\0');
-  ::sodium_bin2base64(out.data(), out.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
-                      bytes.size(), sodium_base64_VARIANT_ORIGINAL);
+  ::sodium_bin2base64(out.data(), out.size(), raw(bytes), bytes.size(), sodium_base64_VARIANT_ORIGINAL);
   out.pop_back();  // its terminating zero
   return out;
 }

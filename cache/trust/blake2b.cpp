@@ -20,8 +20,7 @@ Blake2b& Blake2b::operator=(Blake2b&&) noexcept = default;
 Blake2b::~Blake2b() = default;
 
 void Blake2b::add(std::string_view bytes) noexcept {
-  crypto_generichash_blake2b_update(&state_->hash, reinterpret_cast<const unsigned char*>(bytes.data()),
-                                    bytes.size());
+  crypto_generichash_blake2b_update(&state_->hash, raw(bytes), bytes.size());
 }
 
 void Blake2b::so_far(unsigned char* out, std::size_t size) const noexcept {

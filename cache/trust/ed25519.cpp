@@ -3,15 +3,12 @@
 #include <sodium.h>
 
 #include "base/bytes.hpp"
+#include "cache/trust/sodium.hpp"
 
 namespace kiln::trust::ed25519 {
 namespace {
 
 static_assert(kSecretBytes == crypto_sign_SECRETKEYBYTES && kPublicBytes == crypto_sign_PUBLICKEYBYTES);
-
-const unsigned char* raw(std::string_view bytes) noexcept {
-  return reinterpret_cast<const unsigned char*>(bytes.data());
-}
 
 }  // namespace
 

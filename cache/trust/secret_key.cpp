@@ -26,10 +26,6 @@ static_assert(kSalt == crypto_pwhash_scryptsalsa208sha256_SALTBYTES);
 constexpr std::uint64_t kMostOperations = crypto_pwhash_scryptsalsa208sha256_OPSLIMIT_SENSITIVE,
                         kMostMemory = crypto_pwhash_scryptsalsa208sha256_MEMLIMIT_SENSITIVE;
 
-const unsigned char* raw(std::string_view bytes) {
-  return reinterpret_cast<const unsigned char*>(bytes.data());
-}
-
 [[noreturn]] void no_key(const std::string& why) {
   throw Error(Errc::invalid_argument, "it is not a minisign secret key: " + why);
 }
