@@ -53,13 +53,16 @@ Secret pad_of(const Secret& password, std::string_view salt, std::uint64_t opera
 
 }  // namespace
 
-Secret::Secret(Secret&& other) noexcept : bytes_(other.bytes_) { other.wipe(); }
+/// A move copies a short text, and leaves its bytes in `other`.
+Secret::Secret(Secret&& other) noexcept : bytes_(std::move(other.bytes_)) { other.wipe(); }
 Secret& Secret::operator=(Secret&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   return *this;
 }
 Secret::~Secret() { wipe(); }
+/// Covers the whole buffer: a move or an exchange leaves bytes beyond the size.
 void Secret::wipe() noexcept {
+  bytes_.resize(bytes_.capacity());  // allocates nothing
   trust::wipe(bytes_.data(), bytes_.size());
   bytes_.clear();
 }

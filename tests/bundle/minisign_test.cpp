@@ -148,6 +148,16 @@ TEST(Minisign, ASealedKeyOpensWithItsPasswordOnly) {
   EXPECT_THROW(SecretKey::parse(file, [] { return Secret("open barley"); }), Error);
 }
 
+TEST(Minisign, AMovedSecretLeavesNothingBehind) {
+  for (const std::string& text : {std::string("sesame"), std::string(1000, 'x')}) {
+    Secret from(text);
+    const char* const inside = reinterpret_cast<const char*>(&from);
+    const Secret to(std::move(from));
+    EXPECT_EQ(to.bytes(), text);
+    EXPECT_EQ(std::string_view(inside, sizeof from).find(text.substr(0, 6)), std::string_view::npos) << text;
+  }
+}
+
 TEST(Minisign, AKeyFileCannotAskForAllMemory) {
   const Signed made;
   const std::uint64_t most_operations = 33554432, most_memory = 1073741824;

@@ -52,7 +52,7 @@ std::optional<Obtained> Flights::take_seat(const Unit& unit, const ObtainOptions
   return std::nullopt;
 }
 
-void Flights::start(std::shared_ptr<Flight> flight, const Work& work) {
+void Flights::start(const std::shared_ptr<Flight>& flight, const Work& work) {
   const auto run = [this, flight, work] {
     work(*flight);
     ended();

@@ -48,7 +48,7 @@ class Flights {
     bool joined = true;
   };
   std::optional<Obtained> take_seat(const Unit& unit, const ObtainOptions& options, Seat& seat);
-  void start(std::shared_ptr<Flight> flight, const Work& work);
+  void start(const std::shared_ptr<Flight>& flight, const Work& work);
   void erase(const Key& key) noexcept;
   void ended() noexcept;
 
