@@ -22,11 +22,16 @@ struct TomlValue {
   std::vector<TomlValue> items;                            ///< items of an array
   std::vector<std::pair<std::string, TomlValue>> members;  ///< members of a table, as declared
 
+  TomlValue();
   /// Null when there is no such member.
   const TomlValue* find(std::string_view key) const noexcept;
   /// "a string", "a table", ...
   const char* kind_name() const noexcept;
 };
+
+// A constructor inside the class would need std::pair<std::string, TomlValue> before TomlValue is complete: in
+// C++20 libstdc++'s vectors are constexpr. clang 14 refuses that.
+inline TomlValue::TomlValue() = default;
 
 /// Throws Error(manifest) "FILE:LINE: ..." for text that is not TOML.
 TomlValue parse_toml(std::string_view text, const std::string& file);
