@@ -12,7 +12,6 @@
 #include "kiln/error.hpp"
 #include "kiln/kiln.h"
 #include "tools/kiln/cli/outcome.hpp"
-#include "tools/kiln/cli/output.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -27,8 +26,6 @@ constexpr int kDeepest = 3;          // levels of the JSON: the object, its task
 constexpr std::uint64_t kMost = 1'000'000'000;
 
 std::string file_of(const std::string& directory) { return directory + "/v1/prewarm.json"; }
-
-double rounded(double ms) { return std::round(ms * 1000) / 1000; }
 
 Json task_json(const NotedTask& t) {
   return {{"template", t.template_name},
@@ -141,27 +138,31 @@ NotedRun noted_run(const PrewarmPlan& plan, const PrewarmResult& result) {
   return out;
 }
 
+double rounded(double ms) noexcept { return std::round(ms * 1000) / 1000; }
+
+Json figures_json(const NotedRun& run) {
+  return {{"wall_ms", rounded(run.wall_ms)},
+          {"cpu_ms", run.cpu_ms ? Json(rounded(*run.cpu_ms)) : Json(nullptr)},
+          {"jobs", run.jobs},
+          {"total", run.total},
+          {"from_disk", run.from_disk},
+          {"compiled", run.compiled},
+          {"waited", run.waited},
+          {"failed", run.failed},
+          {"not_started", run.not_started}};
+}
+
 void write_note(const std::string& directory, NotedRun run) noexcept try {
   if (run.compiled + run.waited + run.failed == 0) return;
   if (run.tasks.size() > kNotedTasks) {
     run.left_out = run.tasks.size() - kNotedTasks;
     run.tasks.erase(run.tasks.begin(), run.tasks.end() - kNotedTasks);
   }
-  Json out{{"format", kFormat},
-           {"version", run.version},
-           {"started_ms", std::round(run.started_ms)},
-           {"wall_ms", rounded(run.wall_ms)},
-           {"cpu_ms", run.cpu_ms ? Json(rounded(*run.cpu_ms)) : Json(nullptr)},
-           {"jobs", run.jobs},
-           {"total", run.total},
-           {"from_disk", run.from_disk},
-           {"compiled", run.compiled},
-           {"waited", run.waited},
-           {"failed", run.failed},
-           {"not_started", run.not_started},
-           {"interrupted", run.interrupted},
-           {"left_out", run.left_out},
-           {"tasks", Json::array()}};
+  Json out{{"format", kFormat}, {"version", run.version}, {"started_ms", std::round(run.started_ms)}};
+  out.update(figures_json(run));
+  out["interrupted"] = run.interrupted;
+  out["left_out"] = run.left_out;
+  out["tasks"] = Json::array();
   for (const NotedTask& task : run.tasks) out["tasks"].push_back(task_json(task));
   base::write_file(file_of(directory), out.dump(-1, ' ', false, Json::error_handler_t::replace), 0600);
 } catch (const std::exception& error) {

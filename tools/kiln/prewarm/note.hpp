@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/plan/run.hpp"
 
 namespace kiln::cli {
@@ -45,6 +46,12 @@ struct NotedRun {
 
 /// The run with all started tasks, by start time.
 NotedRun noted_run(const PrewarmPlan& plan, const PrewarmResult& result);
+
+/// Milliseconds with three decimals.
+double rounded(double ms) noexcept;
+/// The figures of a run, without its tasks: wall_ms, cpu_ms (or null), jobs, total, from_disk, compiled, waited,
+/// failed, not_started.
+Json figures_json(const NotedRun& run);
 
 /// Replaces the note (mode 0600). A run that found everything in the cache keeps the note of an earlier run.
 /// Never fails: a note that cannot be written is a line in the debug log.

@@ -2,7 +2,6 @@
 #include "tools/kiln/report/json.hpp"
 #include "tools/kiln/report/tables.hpp"
 
-#include <cmath>
 #include <cstdint>
 #include <map>
 
@@ -12,8 +11,6 @@
 
 namespace kiln::cli {
 namespace {
-
-double rounded(double ms) { return std::round(ms * 1000) / 1000; }
 
 Json groups_json(const ReportData& data) {
   Json out = Json::array();
@@ -65,24 +62,18 @@ Json prewarm_json(const NotedRun& run) {
                      {"busy_ms", rounded(lane.busy_ms)},
                      {"compile_ms", rounded(lane.compile_ms)}});
   }
-  return {{"started", utc_text(static_cast<std::int64_t>(run.started_ms / 1000))},
-          {"wall_ms", rounded(run.wall_ms)},
-          {"cpu_ms", run.cpu_ms ? Json(rounded(*run.cpu_ms)) : Json(nullptr)},
-          {"jobs", run.jobs},
-          {"total", run.total},
-          {"from_disk", run.from_disk},
-          {"compiled", run.compiled},
-          {"waited", run.waited},
-          {"failed", run.failed},
-          {"not_started", run.not_started},
-          {"left_out", run.left_out},
-          {"interrupted", run.interrupted},
-          {"first_ms", rounded(line.first_ms)},
-          {"last_ms", rounded(line.last_ms)},
-          {"templates", std::move(names)},
-          {"lanes", std::move(lanes)},
-          {"compiling", std::move(compiling)},
-          {"bars", std::move(bars)}};
+  Json out;
+  out["started"] = utc_text(static_cast<std::int64_t>(run.started_ms / 1000));
+  out.update(figures_json(run));
+  out.update({{"left_out", run.left_out},
+              {"interrupted", run.interrupted},
+              {"first_ms", rounded(line.first_ms)},
+              {"last_ms", rounded(line.last_ms)},
+              {"templates", std::move(names)},
+              {"lanes", std::move(lanes)},
+              {"compiling", std::move(compiling)},
+              {"bars", std::move(bars)}});
+  return out;
 }
 
 }  // namespace
