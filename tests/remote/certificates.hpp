@@ -1,5 +1,8 @@
-// Certificate authorities and certificates for tests, and a redis-server that uses a certificate.
+// Certificate authorities and certificates for tests, the fixture that shares them, and a redis-server that
+// uses a certificate.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
@@ -44,6 +47,33 @@ class Certificates {
 
   const base::TempDir directory_{"kiln-certificates-"};
   bool fine_ = true;
+};
+
+/// A fixture whose tests share the certificates. They are skipped where none can be made.
+template <class Base>
+class WithCertificates : public Base {
+ protected:
+  static void SetUpTestSuite() {
+    if (Certificates::possible()) files = new Certificates;
+  }
+  static void TearDownTestSuite() {
+    delete files;
+    files = nullptr;
+  }
+  void SetUp() override {
+    if (!files) GTEST_SKIP() << "redis-server or openssl is not installed";
+    ASSERT_TRUE(files->fine());
+    Base::SetUp();
+  }
+
+  /// The options of a URL: the authority that is trusted, and the certificate that is shown.
+  static std::string ca(const std::string& name = "ca") { return "?ca=" + (*files)[name + ".pem"]; }
+  static std::string shown(const std::string& name) { return shown(name, name); }
+  static std::string shown(const std::string& certificate, const std::string& key) {
+    return "&cert=" + (*files)[certificate + ".pem"] + "&key=" + (*files)[key + ".key"];
+  }
+
+  static inline Certificates* files = nullptr;
 };
 
 /// `clients` is redis's tls-auth-clients: "yes" requires certificates of clients.

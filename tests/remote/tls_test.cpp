@@ -15,24 +15,16 @@ using namespace kiln::fleet;
 using namespace kiln::fleet::test;
 using namespace std::chrono_literals;
 using kiln::testing::BadServer;
-using kiln::testing::Certificates;
 using kiln::testing::Peer;
 using kiln::testing::RedisServer;
 
 namespace {
 
-class RemoteTls : public ::testing::Test {
+class RemoteTls : public kiln::testing::WithCertificates<::testing::Test> {
  protected:
-  static void SetUpTestSuite() {
-    if (Certificates::possible()) files = new Certificates;
-  }
-  static void TearDownTestSuite() {
-    delete files;
-    files = nullptr;
-  }
   void SetUp() override {
-    if (!files) GTEST_SKIP() << "redis-server or openssl is not installed";
-    ASSERT_TRUE(files->fine());
+    WithCertificates::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
     static const bool has_tls = TlsServer("server").running();
     if (!has_tls) GTEST_SKIP() << "this server was built without TLS";
   }
@@ -42,7 +34,6 @@ class RemoteTls : public ::testing::Test {
         : kiln::testing::TlsServer(*files, certificate, clients) {}
   };
 
-  static std::string ca(const char* name = "ca.pem") { return "?ca=" + (*files)[name]; }
   static Answer ping(Client& client) { return client.call({.words = {"PING"}, .tag = {}}, soon()); }
   static Answer ping(const std::string& url) {
     Client client(options(url));
@@ -52,10 +43,7 @@ class RemoteTls : public ::testing::Test {
     EXPECT_EQ(answer.fault, Fault::tls) << name_of(answer.fault) << ' ' << answer.detail;
     EXPECT_NE(answer.detail.find(says), std::string::npos) << answer.detail;
   }
-
-  static Certificates* files;
 };
-Certificates* RemoteTls::files = nullptr;
 
 }  // namespace
 
@@ -84,7 +72,7 @@ TEST_F(RemoteTls, MovesLargeValuesAndManyCommands) {
 
 TEST_F(RemoteTls, RefusesAnUnknownAuthority) {
   TlsServer server("server");
-  expect_tls_fault(ping(server.at("localhost") + ca("stranger.pem")), "certificate");
+  expect_tls_fault(ping(server.at("localhost") + ca("stranger")), "certificate");
   expect_tls_fault(ping(server.at("localhost")), "certificate");  // trusts the system's authorities only
 }
 
@@ -102,28 +90,24 @@ TEST_F(RemoteTls, RefusesACertificateOfAnotherHost) {
 TEST_F(RemoteTls, ShowsItsCertificateWhenTheServerWantsOne) {
   TlsServer server("server", "yes");
   const std::string url = server.at("localhost") + ca();
-  EXPECT_EQ(ping(url + "&cert=" + (*files)["client.pem"] + "&key=" + (*files)["client.key"]).reply.text,
-            "PONG");
+  EXPECT_EQ(ping(url + shown("client")).reply.text, "PONG");
   expect_tls_fault(ping(url), "certificate required");
-  expect_tls_fault(ping(url + "&cert=" + (*files)["foreign.pem"] + "&key=" + (*files)["foreign.key"]),
-                   "unknown ca");
+  expect_tls_fault(ping(url + shown("foreign")), "unknown ca");
 }
 
 TEST_F(RemoteTls, SaysWhichFileIsNotUsable) {
   const std::string url = "rediss://127.0.0.1:1";
   expect_tls_fault(ping(url + "?ca=/nowhere.pem"), "ca=/nowhere.pem");
   expect_tls_fault(ping(url + ca() + "&cert=/nowhere.pem&key=/n"), "cert=/nowhere.pem");
-  expect_tls_fault(ping(url + ca() + "&cert=" + (*files)["client.pem"] + "&key=" + (*files)["server.key"]),
-                   "key=");
+  expect_tls_fault(ping(url + ca() + shown("client", "server")), "key=");
   // A key with a password is refused, without a question on the terminal.
-  expect_tls_fault(ping(url + ca() + "&cert=" + (*files)["client.pem"] + "&key=" + (*files)["locked.key"]),
-                   "key=");
+  expect_tls_fault(ping(url + ca() + shown("client", "locked")), "key=");
 }
 
 TEST_F(RemoteTls, TakesReplacedFilesWithoutARestart) {
   TlsServer server("server");
   files->copy("stranger.pem", "current.pem");
-  Client client(options(server.at("localhost") + ca("current.pem")));
+  Client client(options(server.at("localhost") + ca("current")));
   EXPECT_EQ(ping(client).fault, Fault::tls);
   files->copy("ca.pem", "current.pem");
   EXPECT_EQ(ping(client).reply.text, "PONG");

@@ -21,6 +21,24 @@ inline const toolchain::Nvrtc* installed_nvrtc() {
                                 : nullptr;
 }
 
+/// A kernel that spills registers, and a kernel with 1200 bytes of static shared memory.
+inline const std::string kSpillsAndShared = R"(
+extern "C" __global__ void __launch_bounds__(1024) spills(float* out) {
+  float v[128];
+#pragma unroll
+  for (int i = 0; i < 128; ++i) v[i] = out[i * 1024 + threadIdx.x];
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 128; ++i) out[(i * 7 + 3) * threadIdx.x] = v[i] * v[(i * 5 + 3) % 128];
+}
+extern "C" __global__ void static_shared(float* out) {
+  __shared__ float s[300];
+  s[threadIdx.x] = out[threadIdx.x];
+  __syncthreads();
+  out[threadIdx.x] = s[299 - threadIdx.x];
+}
+)";
+
 struct Compiled {
   std::string cubin, log;
 };

@@ -29,20 +29,6 @@ extern "C" __global__ void mixed(float* out, int n, const double* in, short s, c
 }
 extern "C" __global__ void aligned(int n, Aligned a, float* out) { out[n] = a.bytes[n]; }
 extern "C" __global__ void __launch_bounds__(192, 2) calls(float* out) { out[threadIdx.x] = outer(out, threadIdx.x); }
-extern "C" __global__ void __launch_bounds__(1024) spills(float* out) {
-  float v[128];
-#pragma unroll
-  for (int i = 0; i < 128; ++i) v[i] = out[i * 1024 + threadIdx.x];
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < 128; ++i) out[(i * 7 + 3) * threadIdx.x] = v[i] * v[(i * 5 + 3) % 128];
-}
-extern "C" __global__ void static_shared(float* out) {
-  __shared__ float s[300];
-  s[threadIdx.x] = out[threadIdx.x];
-  __syncthreads();
-  out[threadIdx.x] = s[299 - threadIdx.x];
-}
 extern "C" __global__ void dynamic_shared(float* out) {
   extern __shared__ float d[];
   d[threadIdx.x] = out[threadIdx.x];
@@ -95,7 +81,7 @@ TEST_P(CubinOfNvrtc, SaysWhatPtxasSays) {
   const Nvrtc* nvrtc = test::installed_nvrtc();
   if (!nvrtc) GTEST_SKIP() << "no NVRTC on this machine";
   if (!std::count(nvrtc->archs.begin(), nvrtc->archs.end(), sm)) GTEST_SKIP() << "this NVRTC has no " << arch;
-  const auto [cubin, log] = test::compile(*nvrtc, kSource, arch);
+  const auto [cubin, log] = test::compile(*nvrtc, kSource + test::kSpillsAndShared, arch);
   ASSERT_FALSE(cubin.empty());
   const CubinFacts facts = read_cubin(std::as_bytes(std::span(cubin)));
   EXPECT_EQ(facts.sm, sm);

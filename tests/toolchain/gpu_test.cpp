@@ -15,20 +15,6 @@ constexpr char kSource[] = R"(
 struct __align__(64) Aligned { float v[32]; };
 extern "C" __global__ void add(float* out, int n, Aligned a) { if (threadIdx.x < n) out[threadIdx.x] = a.v[threadIdx.x] + n; }
 extern "C" __global__ void __launch_bounds__(192) bounded(float* out) { out[threadIdx.x] = 1; }
-extern "C" __global__ void __launch_bounds__(1024) spills(float* out) {
-  float v[128];
-#pragma unroll
-  for (int i = 0; i < 128; ++i) v[i] = out[i * 1024 + threadIdx.x];
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < 128; ++i) out[(i * 7 + 3) * threadIdx.x] = v[i] * v[(i * 5 + 3) % 128];
-}
-extern "C" __global__ void static_shared(float* out) {
-  __shared__ float s[300];
-  s[threadIdx.x] = out[threadIdx.x];
-  __syncthreads();
-  out[threadIdx.x] = s[299 - threadIdx.x];
-}
 )";
 
 class Gpu : public ::testing::Test {
@@ -44,7 +30,8 @@ class Gpu : public ::testing::Test {
     CUcontext context = nullptr;
     cu_->check(cu_->cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
     cu_->check(cu_->cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    cubin_ = test::compile(*nvrtc_, kSource, device_facts(*cu_, 0).arch.name()).cubin;
+    cubin_ =
+        test::compile(*nvrtc_, kSource + test::kSpillsAndShared, device_facts(*cu_, 0).arch.name()).cubin;
     facts_ = read_cubin(std::as_bytes(std::span(cubin_)));
     cu_->check(cu_->cuLibraryLoadData(&library_, cubin_.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
                "cuLibraryLoadData");

@@ -11,27 +11,10 @@ namespace kiln::test {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::Certificates;
 using testing::TlsServer;
 
-class FleetTls : public FleetCommand {
+class FleetTls : public testing::WithCertificates<FleetCommand> {
  protected:
-  static void SetUpTestSuite() {
-    if (Certificates::possible()) files = new Certificates;
-  }
-  static void TearDownTestSuite() {
-    delete files;
-    files = nullptr;
-  }
-  void SetUp() override {
-    if (!files) GTEST_SKIP() << "redis-server or openssl is not installed";
-    ASSERT_TRUE(files->fine());
-    FleetCommand::SetUp();
-  }
-  static std::string ca(const char* name = "ca") { return "?ca=" + (*files)[std::string(name) + ".pem"]; }
-  static std::string shown(const std::string& name) {
-    return "&cert=" + (*files)[name + ".pem"] + "&key=" + (*files)[name + ".key"];
-  }
   static bool comes_true(const std::function<bool()>& condition) {
     return base::poll_until(base::Deadline::after(60s), condition);
   }
@@ -76,10 +59,8 @@ class FleetTls : public FleetCommand {
     })) << "doctor says it, too, and what to do";
   }
 
-  static Certificates* files;
   int nodes_ = 0;
 };
-Certificates* FleetTls::files = nullptr;
 
 TEST_F(FleetTls, EachCommandShowsItsCertificateAndChecksTheServers) {
   TlsServer server(*files, "server", "yes");
