@@ -4,44 +4,14 @@
 # The test fails when a command fails, when a record is damaged, or when a version does not find its own records.
 set -euo pipefail
 old=$1 new=$2 rounds=${3:-5}
-work=$(mktemp -d)
+work=$(mktemp -d) templates=$(realpath "$(dirname "$0")/../fixtures/upgrade/templates")
 redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --appendonly no --dir "$work" >"$work/redis.log" &
 server=$!
 trap 'kill $server; rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
 
-mkdir "$work/templates"
-cat >"$work/templates/scale.cu" <<'SOURCE'
-template <typename T, int N>
-__global__ void scale(T* out, const T* in) { out[threadIdx.x] = in[threadIdx.x] * T(N); }
-SOURCE
-cat >"$work/templates/scale.toml" <<'MANIFEST'
-format = 1
-[template]
-name = "scale"
-source = "scale.cu"
-instantiate = "scale<{T}, {N}>"
-[param.T]
-kind = "dtype"
-values = ["f32"]
-default = "f32"
-[param.N]
-kind = "int"
-range = [1, 100000]
-[[arg]]
-name = "out"
-type = "ptr<T>"
-access = "write"
-[[arg]]
-name = "in"
-type = "ptr<T>"
-[launch]
-grid = ["1"]
-block = ["32"]
-MANIFEST
-
 unset KILN_CACHE_LAYERS KILN_RECORD KILN_MODE KILN_ARCH
-export HOME=$work KILN_CACHE_DIR=$work/cache KILN_TEMPLATE_PATH=$work/templates KILN_JOBS=1
+export HOME=$work KILN_CACHE_DIR=$work/cache KILN_TEMPLATE_PATH=$templates KILN_JOBS=1
 export KILN_REMOTE=redis+unix://$work/redis.sock KILN_REMOTE_MODE=fleet
 "$new" bundle keygen "$work/fleet" >/dev/null
 export KILN_REMOTE_KEY=$work/fleet.pub KILN_REMOTE_SIGN=$work/fleet.key

@@ -267,7 +267,7 @@ WorkerResponse run_nvrtc(const WorkerRequest& request, WorkingDirectory whose) n
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
   pthread_t thread;
-  // The user's other threads, or those of the container, may be at their limit for a moment.
+  // A limit on the threads of the user or of the container may be reached for a moment.
   int error = 0;
   const auto deadline = base::Deadline::after(std::chrono::seconds(5));
   base::poll_until(deadline, [&] {
