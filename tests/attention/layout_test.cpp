@@ -10,6 +10,7 @@
 #include "attention/device_words.hpp"
 #include "attention/layout.hpp"
 #include "attention/plan.hpp"
+#include "support/places.hpp"
 
 namespace kiln::attention::test {
 namespace {
@@ -56,7 +57,7 @@ TEST(AttentionLayout, HostAndDeviceHaveTheSameFields) {
 }
 
 TEST(AttentionLayout, TheDevicesOffsetsAreTheHosts) {
-  std::ifstream in(KILN_SOURCE_DIR "/templates/attention/work_list.cuh");
+  std::ifstream in(std::string(places::kSourceDirectory) + "/templates/attention/work_list.cuh");
   const std::string text(std::istreambuf_iterator<char>(in), {});
   EXPECT_NE(text.find("HEADER = AttentionWords::HEADER, ITEM = AttentionWords::ITEM"), std::string::npos);
   EXPECT_NE(text.find("return AttentionWords::table(workers);"), std::string::npos);

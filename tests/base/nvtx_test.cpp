@@ -14,6 +14,7 @@
 
 #include "base/file.hpp"
 #include "support/child.hpp"
+#include "support/places.hpp"
 #include "support/tree.hpp"
 
 namespace kiln::base {
@@ -28,7 +29,7 @@ class NvtxTest : public ::testing::Test {
     ::setenv("KILN_NVTX_FILE", tree_.at("calls").c_str(), 1);
   }
   void TearDown() override { ::unsetenv("NVTX_INJECTION64_PATH"); }
-  static void attach(const char* tool = KILN_NVTX_TOOL) { ::setenv("NVTX_INJECTION64_PATH", tool, 1); }
+  static void attach(const char* tool = places::kNvtxTool) { ::setenv("NVTX_INJECTION64_PATH", tool, 1); }
   /// The calls that the tool saw, without thread ids.
   std::vector<std::string> calls() const {
     std::vector<std::string> out;

@@ -7,6 +7,7 @@
 
 #include "compile_bench.hpp"
 #include "kiln/error.hpp"
+#include "tests/support/places.hpp"
 
 namespace kiln::bench {
 
@@ -33,7 +34,7 @@ Options bench_options(const std::string& cache_directory, int jobs) {
   o.jobs = jobs;
   namespace fs = std::filesystem;  // a run from a copy of the tree finds them in its directory
   const auto place = [](const std::string& relative) {
-    const std::string source = std::string(KILN_SOURCE_DIR) + '/' + relative;
+    const std::string source = std::string(kiln::places::kSourceDirectory) + '/' + relative;
     return fs::exists(source) ? source : fs::absolute(relative).string();
   };
   o.template_path = place("tests/fixtures/templates") + ':' + place("templates");

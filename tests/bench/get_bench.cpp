@@ -25,6 +25,7 @@
 #include "kiln/kiln.hpp"
 #include "runtime/kernels/kernel_template.hpp"
 #include "runtime/kernels/kernel_template_probe.hpp"
+#include "tests/support/places.hpp"
 #include "toolchain/driver.hpp"
 
 namespace {
@@ -229,7 +230,7 @@ BENCHMARK(get_while_inserting)->Arg(64)->Arg(100'000)->Threads(1)->Threads(4)->T
 }  // namespace
 
 int main(int argc, char** argv) {
-  ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 0);
+  ::setenv("KILN_LIBCUDA", kiln::places::kFakeCuda, 0);
   const toolchain::Driver* driver = toolchain::Driver::get();
   toolchain::CUcontext context = nullptr;
   if (!driver || driver->cuInit(0) != 0 || driver->cuDevicePrimaryCtxRetain(&context, 0) != 0 ||

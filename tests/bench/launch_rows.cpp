@@ -1,4 +1,5 @@
 #include "tests/bench/launch_rows.hpp"
+#include "tests/support/places.hpp"
 
 #include <dlfcn.h>
 
@@ -22,7 +23,7 @@ World::World() {
   }
   Options options = Options::hermetic();
   options.cache_dir = cache.path();
-  const std::string templates = KILN_SOURCE_DIR "/templates";
+  const std::string templates = std::string(kiln::places::kSourceDirectory) + "/templates";
   if (std::filesystem::exists(templates)) options.template_path = templates;
   if (const char* home = std::getenv("KILN_CUDA_HOME")) options.cuda_home = home;
   if (const char* worker = std::getenv("KILN_WORKER")) options.worker = worker;
@@ -50,7 +51,7 @@ void* World::control(const char* name) {
 
 const toolchain::Driver* World::find_driver() {
   if (!std::getenv("KILN_LIBCUDA") && !::dlopen("libcuda.so.1", RTLD_NOW))
-    ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+    ::setenv("KILN_LIBCUDA", kiln::places::kFakeCuda, 1);
   const toolchain::Driver* found = toolchain::Driver::get();
   if (!found) {
     std::fprintf(stderr, "not measured: %s\n", toolchain::Driver::load_error().c_str());

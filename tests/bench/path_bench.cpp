@@ -25,6 +25,7 @@
 #include "base/file.hpp"
 #include "compile/backend/nvrtc/program.hpp"
 #include "runtime/service/service.hpp"
+#include "tests/support/places.hpp"
 #include "toolchain/nvrtc.hpp"
 
 extern char** environ;
@@ -47,7 +48,7 @@ Options bench_options(const std::string& cache) {
   Options o;
   o.cache_dir = cache;
   namespace fs = std::filesystem;  // a run from a copy of the tree finds the fixtures in its directory
-  const std::string fixtures = KILN_SOURCE_DIR "/tests/fixtures/templates";
+  const std::string fixtures = std::string(kiln::places::kSourceDirectory) + "/tests/fixtures/templates";
   o.template_path = fs::exists(fixtures) ? fixtures : fs::absolute("tests/fixtures/templates").string();
   return o;
 }

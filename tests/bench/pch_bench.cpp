@@ -18,6 +18,7 @@
 #include "compile/compiler/compiler.hpp"
 #include "compile/compiler/header_reuse.hpp"
 #include "library/work_lists.hpp"
+#include "tests/support/places.hpp"
 #include "toolchain/locate.hpp"
 
 using namespace kiln;
@@ -50,7 +51,8 @@ class Bench {
  public:
   Bench() : toolkit_(toolchain::locate_toolkit({})) {
     namespace fs = std::filesystem;
-    const std::string here = KILN_SOURCE_DIR;  // absent in a copy: the working directory is used
+    // Absent in a copy: the working directory is used.
+    const std::string here = kiln::places::kSourceDirectory;
     root_ = fs::exists(here) ? here : fs::current_path().string();
   }
 

@@ -13,6 +13,7 @@
 #include "runtime/service/preparation.hpp"
 #include "runtime/service/service.hpp"
 #include "tests/remote/redis_server.hpp"
+#include "tests/support/places.hpp"
 
 namespace {
 
@@ -141,7 +142,7 @@ constexpr const char* kLongSource =
 void compiled(const Fixture& fixture, int n) {
   Options options = Options::hermetic();
   options.cache_dir = fixture.directory.path() + "/straight";
-  options.worker = KILN_BINARY_DIR "/kiln-worker";
+  options.worker = std::string(kiln::places::kBuildDirectory) + "/kiln-worker";
   if (const char* home = std::getenv("KILN_CUDA_HOME")) options.cuda_home = home;
   runtime::Service service(options);
   service.add({kLongManifest, kLongSource, {}});
@@ -156,7 +157,7 @@ void fill(const Fixture& fixture, const std::string& cache, const std::string& u
           const char* what) {
   Options options = Options::hermetic();
   options.cache_dir = fixture.directory.path() + '/' + cache;
-  options.worker = KILN_BINARY_DIR "/kiln-worker";
+  options.worker = std::string(kiln::places::kBuildDirectory) + "/kiln-worker";
   if (const char* home = std::getenv("KILN_CUDA_HOME")) options.cuda_home = home;
   if (!url.empty())
     options.remote = url, options.remote_mode = "fleet",

@@ -1,5 +1,6 @@
 // Compiles sources that NVRTC refuses. The error must name the construct and say what to do.
 #include "compile/fixture.hpp"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -292,7 +293,7 @@ TEST_P(AdviceOnSource, NamesTheConstructAndSaysWhatToDo) {
   Ask ask;
   ask.name = "bad", ask.values = {}, ask.arch = bad.arch, ask.toolkit = toolkit;
   const MadeUnit made = make_unit(tree.at("t"), ask);
-  compile::WorkerPool pool({.executable = KILN_BINARY_DIR "/kiln-worker", .jobs = 1});
+  compile::WorkerPool pool({.executable = std::string(places::kBuildDirectory) + "/kiln-worker", .jobs = 1});
   try {
     compile::compile({made.unit, made.closure, made.made}, toolkit, pool,
                      {.compile_limit = std::chrono::seconds(120)});

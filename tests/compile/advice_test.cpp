@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compile/advice/diagnostic.hpp"
+#include "support/places.hpp"
 
 namespace kiln::compile {
 namespace {
@@ -126,7 +127,8 @@ TEST(Advice, AByteOrderMarkIsNamed) {
 
 TEST(Advice, EveryShimIsKnown) {
   std::set<std::string> there, known;
-  for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates/shim")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(places::kSourceDirectory) + "/templates/shim")) {
     const std::string name = entry.path().filename().string();
     const bool stands_in = name != "nvcc.h" && name != "unmark_host.h";  // preinclude names these two
     if (!entry.is_directory() && stands_in) there.insert(name);

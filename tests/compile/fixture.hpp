@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "compile/compiler/compiler.hpp"
+#include "support/places.hpp"
 #include "support/toolkit.hpp"
 #include "support/tree.hpp"
 
 namespace kiln::testing {
 
-inline const std::string kWorker = KILN_BINARY_DIR "/kiln-worker";
+inline const std::string kWorker = std::string(places::kBuildDirectory) + "/kiln-worker";
 
 struct MadeUnit {
   source::Instantiation unit;

@@ -1,6 +1,7 @@
 // The compiled bytes are the hashed bytes. Each test is a trap that could make them differ.
 #include "compile/fixture.hpp"
 #include "kiln/error.hpp"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -14,8 +15,8 @@ class InvariantTest : public ::testing::Test {
     if (!ask_.toolkit.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
   }
   static compile::Compiled build(const MadeUnit& m, const toolchain::Toolkit& toolkit) {
-    compile::WorkerPool pool(
-        {.executable = KILN_BINARY_DIR "/kiln-worker", .jobs = 1});  // a new process for every image
+    compile::WorkerPool pool({.executable = std::string(places::kBuildDirectory) + "/kiln-worker",
+                              .jobs = 1});  // a new process for every image
     return compile::compile({m.unit, m.closure, m.made}, toolkit, pool,
                             {.compile_limit = std::chrono::seconds(120)});
   }
@@ -192,7 +193,7 @@ TEST_F(InvariantTest, TheSameKeyGivesTheSameBytesInTwoProcessesAndDirectoriesCub
   if (ask_.toolkit.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   ask_.name = "cub_block_sum";
   ask_.values = {Dtype::bf16, 1024};
-  const fs::path fixtures = fs::path(KILN_SOURCE_DIR) / "tests/fixtures/templates";
+  const fs::path fixtures = fs::path(places::kSourceDirectory) / "tests/fixtures/templates";
   for (const char* prefix : {"a", "b/b/b/b"}) {
     fs::create_directories(tree_.at(prefix));
     for (const auto& entry : fs::directory_iterator(fixtures)) fs::copy(entry, tree_.at(prefix));

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "support/places.hpp"
 
 namespace kiln::test {
 
 /// The text of a file of the source tree. A missing file fails the test.
 inline std::string read_source(const std::string& file) {
-  const auto found = base::read_file(std::string(KILN_SOURCE_DIR) + '/' + file);
+  const auto found = base::read_file(std::string(places::kSourceDirectory) + '/' + file);
   EXPECT_TRUE(found) << file;
   return found ? found->bytes : std::string();
 }

@@ -1,6 +1,7 @@
 // docs/reference/templates.md is the output of `kiln templates --markdown` for the shipped manifests.
 #include "docs/run_commands.hpp"
 #include "support/nightly.hpp"
+#include "support/places.hpp"
 
 namespace kiln::test {
 namespace {
@@ -11,7 +12,7 @@ TEST_F(TemplatesPage, IsWhatTheShippedManifestsSay) {
   const Finished done = kiln({"templates", "--markdown"}, {{"KILN_TEMPLATE_PATH", ""}});
   ASSERT_EQ(done.status, 0) << done.err;
   EXPECT_TRUE(done.out == read_source("docs/reference/templates.md"))
-      << "a manifest has changed. Run in the source tree:\n  KILN_TEMPLATE_PATH= " << KILN_COMMAND
+      << "a manifest has changed. Run in the source tree:\n  KILN_TEMPLATE_PATH= " << places::kCommand
       << " templates --markdown > docs/reference/templates.md";
 }
 
@@ -33,7 +34,7 @@ TEST_F(TemplatesPage, HasACommandForEachThatRunsAsItStands) {
   for (Arguments words : commands) {
     words.erase(std::remove(words.begin(), words.end(), "--check"), words.end());
     words.push_back("--json");
-    const Finished done = kiln(words, {{"KILN_TEMPLATE_PATH", ""}, {"KILN_LIBCUDA", KILN_FAKE_CUDA}});
+    const Finished done = kiln(words, {{"KILN_TEMPLATE_PATH", ""}, {"KILN_LIBCUDA", places::kFakeCuda}});
     EXPECT_EQ(done.status, 0) << words[1] << '\n' << done.err;
     EXPECT_TRUE(done.json().contains("bench")) << words[1];
   }

@@ -1,6 +1,7 @@
 // The worked example of docs/guide/write-a-template.md: the printed files are clean and compile for every arch,
 // and the commands do what the page says.
 #include "docs/writing_templates_command.hpp"
+#include "support/places.hpp"
 
 namespace kiln::test {
 namespace {
@@ -45,7 +46,7 @@ TEST_F(WritingTemplates, RunMakesItsDataAndLaunches) {
   Arguments words = commands("run")[0];
   words.erase(std::find(words.begin(), words.end(), "--check"));
   words.push_back("--json");
-  const Finished done = kiln(words, {{"KILN_LIBCUDA", KILN_FAKE_CUDA}});
+  const Finished done = kiln(words, {{"KILN_LIBCUDA", places::kFakeCuda}});
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(done.json().at("sizes").size(), 4u) << done.out;
 }

@@ -2,6 +2,7 @@
 // with only their manifests, for every generation of architectures, without a GPU.
 #include <filesystem>
 
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -10,7 +11,7 @@ using nlohmann::json;
 
 class ForeignKernels : public KilnCompiler {
  protected:
-  static std::string fixtures() { return std::string(KILN_SOURCE_DIR) + "/tests/fixtures/foreign"; }
+  static std::string fixtures() { return std::string(places::kSourceDirectory) + "/tests/fixtures/foreign"; }
 
   json compile(const Arguments& wanted, const std::string& arch, const std::string& templates = fixtures(),
                const std::string& cache = "cache") {

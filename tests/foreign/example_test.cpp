@@ -1,6 +1,7 @@
 // The worked example of docs/guide/bring-a-kernel.md (tests/fixtures/foreign/example). Its files are
 // equal to those on the page, and they compile.
 #include "docs/page.hpp"
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -26,8 +27,8 @@ class ForeignExample : public KilnCompiler {
     all.insert(all.end(), values.begin(), values.end());
     for (const std::string& more :
          {std::string("--arch"), arch, std::string("--template-path"),
-          std::string(KILN_SOURCE_DIR) + "/tests/fixtures/foreign/example", std::string("--cache-dir"),
-          cache(), std::string("--strict"), std::string("--json")})
+          std::string(places::kSourceDirectory) + "/tests/fixtures/foreign/example",
+          std::string("--cache-dir"), cache(), std::string("--strict"), std::string("--json")})
       all.push_back(more);
     const Finished done = kiln(all);
     EXPECT_EQ(done.status, 0) << arch << '\n' << done.err << done.out;
@@ -50,9 +51,9 @@ TEST_F(ForeignExample, CompilesAsPrinted) {
 }
 
 TEST_F(ForeignExample, LintFindsNoErrorAndNoWarning) {
-  const Finished done =
-      kiln({"lint", "scale_rows", "--compile", "--arch", "sm_90a", "--template-path",
-            std::string(KILN_SOURCE_DIR) + "/tests/fixtures/foreign/example", "--cache-dir", cache()});
+  const Finished done = kiln({"lint", "scale_rows", "--compile", "--arch", "sm_90a", "--template-path",
+                              std::string(places::kSourceDirectory) + "/tests/fixtures/foreign/example",
+                              "--cache-dir", cache()});
   EXPECT_EQ(done.status, 0) << done.out << done.err;
 }
 

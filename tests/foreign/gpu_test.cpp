@@ -7,6 +7,7 @@
 
 #include "runtime/service/service.hpp"
 #include "support/gpu.hpp"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -20,7 +21,7 @@ class ForeignGpu : public GpuTest {
     if (IsSkipped()) return;
     if (toolchain::device_facts(*driver_, 0).arch.number < 90) GTEST_SKIP() << "needs compute capability 9.0";
     Options options;
-    options.template_path = std::string(KILN_SOURCE_DIR) + "/tests/fixtures/foreign";
+    options.template_path = std::string(places::kSourceDirectory) + "/tests/fixtures/foreign";
     service_ = std::make_unique<runtime::Service>(options);
   }
   void TearDown() override {

@@ -1,5 +1,6 @@
 // Entry points, globals, constants and structs through the public API, over the fake driver.
 #include "runtime/fake_runtime.hpp"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -8,7 +9,7 @@ class ForeignLaunch : public FakeRuntime {
  protected:
   Service service() const {
     Options o = options();
-    o.template_path = std::string(KILN_SOURCE_DIR) + "/tests/fixtures/foreign";
+    o.template_path = std::string(places::kSourceDirectory) + "/tests/fixtures/foreign";
     return Service(o);
   }
   template <class T, int D>

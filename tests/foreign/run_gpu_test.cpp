@@ -1,4 +1,5 @@
 // `kiln run` on generated inputs, on a GPU. A kernel checks that the inputs are what their fills say.
+#include "support/places.hpp"
 #include "tools/on_gpu.hpp"
 
 namespace kiln::test {
@@ -8,9 +9,8 @@ class RunOnGpu : public OnGpu<KilnCommand> {
  protected:
   Finished run(Arguments more) {
     more.insert(more.begin(), "run");
-    for (const char* flag :
-         {"--check", "--json", "--template-path", KILN_SOURCE_DIR "/tests/fixtures/foreign"})
-      more.emplace_back(flag);
+    const std::string fixtures = std::string(places::kSourceDirectory) + "/tests/fixtures/foreign";
+    more.insert(more.end(), {"--check", "--json", "--template-path", fixtures});
     return kiln(more, {{"KILN_LIBCUDA", "libcuda.so.1"}});
   }
 };

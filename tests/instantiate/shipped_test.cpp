@@ -5,11 +5,12 @@
 #include "instantiate/plan.hpp"
 #include "library/work_lists.hpp"
 #include "support/expect_error.hpp"
+#include "support/places.hpp"
 
 namespace kiln::source {
 namespace {
 
-const std::string kDirectory = std::string(KILN_SOURCE_DIR) + "/templates";
+const std::string kDirectory = std::string(places::kSourceDirectory) + "/templates";
 
 TEST(Shipped, EveryTemplateParsesAndItsPlanResolves) {
   Catalog catalog({kDirectory}, {}, library::work_lists());

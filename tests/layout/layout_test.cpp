@@ -12,11 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "support/places.hpp"
+
 namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kRoot = KILN_SOURCE_DIR;
+const fs::path kRoot = kiln::places::kSourceDirectory;
 
 struct Room {
   std::string name;

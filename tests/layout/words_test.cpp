@@ -12,11 +12,13 @@
 #include <string_view>
 #include <vector>
 
+#include "support/places.hpp"
+
 namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kSources = KILN_SOURCE_DIR;
+const fs::path kSources = kiln::places::kSourceDirectory;
 
 /// The words that once had several meanings. A term of two words in the table, such as "hash slot", is looked
 /// for first and has its own folders.

@@ -11,6 +11,7 @@
 #include "base/file.hpp"
 #include "kiln/error.hpp"
 #include "manifest/toml/tree.hpp"
+#include "support/places.hpp"
 
 namespace kiln::source {
 namespace {
@@ -53,7 +54,7 @@ std::vector<std::string> manifests() {
   std::set<std::string> files;  // sorted, so that the order does not depend on the file system
   for (const char* directory : {"/templates", "/tests/fixtures/templates"})
     for (const auto& entry :
-         std::filesystem::recursive_directory_iterator(std::string(KILN_SOURCE_DIR) + directory))
+         std::filesystem::recursive_directory_iterator(std::string(places::kSourceDirectory) + directory))
       if (entry.path().extension() == ".toml") files.insert(entry.path().string());
   std::vector<std::string> out;
   for (const std::string& file : files) out.push_back(base::read_file(file)->bytes);

@@ -12,14 +12,15 @@
 #include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "remote/redis_server.hpp"
+#include "support/places.hpp"
 
 namespace kiln::fleet {
 
 using namespace std::chrono_literals;
 using Words = std::vector<std::string>;
 
-inline const std::string kUsers = KILN_SOURCE_DIR "/docs/fleet/users.acl",
-                         kConfiguration = KILN_SOURCE_DIR "/docs/fleet/redis.conf";
+inline const std::string kUsers = std::string(places::kSourceDirectory) + "/docs/fleet/users.acl",
+                         kConfiguration = std::string(places::kSourceDirectory) + "/docs/fleet/redis.conf";
 
 inline Key some_key(std::uint8_t number = 1) {
   Key key;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cache/fleet/redis/keys.hpp"
+#include "support/places.hpp"
 #include "tests/remote/trust_fixture.hpp"
 
 using namespace kiln;
@@ -101,7 +102,7 @@ TEST(LeaseCommands, FaultsAndNonsenseAreNoAnswers) {
 }
 
 TEST(LeaseCommands, TheAclNamesTheScriptsByTheirText) {
-  std::ifstream in(KILN_SOURCE_DIR "/docs/fleet/users.acl");
+  std::ifstream in(std::string(places::kSourceDirectory) + "/docs/fleet/users.acl");
   std::stringstream text;
   text << in.rdbuf();
   for (const auto script : {kRenewScript, kReleaseScript}) {

@@ -15,6 +15,7 @@
 #include "base/deadline.hpp"
 #include "runtime/fake_runtime.hpp"
 #include "support/gated_driver/gated_driver.h"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 
@@ -111,8 +112,8 @@ class Core : public FakeRuntime {
   Options held() const {
     Options o = options();
     o.worker = tree_.write("worker.sh", "#!/bin/sh\nwhile [ ! -e " + tree_.at("go") +
-                                            " ]; do sleep 0.02; done\nexec " KILN_BINARY_DIR
-                                            "/kiln-worker \"$@\"\n");
+                                            " ]; do sleep 0.02; done\nexec " +
+                                            std::string(places::kBuildDirectory) + "/kiln-worker \"$@\"\n");
     ::chmod(o.worker.c_str(), 0755);
     return o;
   }

@@ -11,6 +11,7 @@
 
 #include "kiln/kiln.hpp"
 #include "support/fake_driver/kiln_fake.h"
+#include "support/places.hpp"
 #include "support/toolkit.hpp"
 #include "support/tree.hpp"
 #include "toolchain/driver.hpp"
@@ -52,7 +53,7 @@ class FakeRuntime : public ::testing::Test {
   static constexpr int kDevices = 2;
 
   void SetUp() override {
-    ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+    ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
     ::setenv("KILN_FAKE_DEVICES", std::to_string(kDevices).c_str(), 1);
     if (!real_toolkit().has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
     kiln_fake_reset();

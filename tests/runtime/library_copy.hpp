@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kiln/kiln.hpp"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 
@@ -24,7 +25,7 @@ class Copy {
   explicit Copy(const std::string& folder) {
     std::filesystem::create_directories(folder);
     const std::string file = folder + "/libkiln.so";
-    std::filesystem::copy_file(KILN_SHARED_LIBRARY, file);
+    std::filesystem::copy_file(places::kSharedLibrary, file);
     library_ = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     EXPECT_TRUE(library_) << ::dlerror();
     EXPECT_NE(find<decltype(&kiln_process_seal)>("kiln_process_seal"), &kiln_process_seal) << "the same copy";
@@ -40,7 +41,7 @@ class Copy {
     o.hermetic = 1;
     o.cache_dir = from.cache_dir.c_str();
     o.cuda_home = from.cuda_home.empty() ? nullptr : from.cuda_home.c_str();
-    const std::string worker = KILN_BINARY_DIR "/kiln-worker";
+    const std::string worker = std::string(places::kBuildDirectory) + "/kiln-worker";
     o.worker = worker.c_str();
     kiln_service* service = nullptr;
     kiln_template* out = nullptr;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/service/service.hpp"
+#include "support/places.hpp"
 #include "support/toolkit.hpp"
 #include "support/tree.hpp"
 
@@ -34,7 +35,7 @@ class ServiceTest : public ::testing::Test {
     Options o = Options::hermetic();
     o.cache_dir = tree_.at("cache");
     o.template_path = tree_.at("t");
-    o.worker = KILN_BINARY_DIR "/kiln-worker";
+    o.worker = std::string(places::kBuildDirectory) + "/kiln-worker";
     if (const char* home = std::getenv("KILN_CUDA_HOME")) o.cuda_home = home;
     return o;
   }

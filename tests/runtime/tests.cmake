@@ -30,7 +30,6 @@ kiln_tests(runtime_driver_test SOURCES runtime/service/driver_test.cpp USES kiln
 kiln_test_again(runtime_driver_test PREFIX Fake. LABEL process TIMEOUT 300 ENVIRONMENT KILN_TEST_FAKE=1)
 kiln_tests(runtime_gpu_test SOURCES runtime/service/runtime_gpu_test.cpp USES kiln kiln_toolchain LABEL gpu)
 foreach(executable runtime_sm80_test runtime_ready_test runtime_fake_tests runtime_driver_test runtime_gpu_test)
-  target_compile_definitions(${executable} PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>")
   add_dependencies(${executable} kiln-worker kiln_fake_cuda)
 endforeach()
 
@@ -51,8 +50,7 @@ list(APPEND uses kiln_gated_cuda)
 kiln_tests(runtime_storm_test SOURCES runtime/kernels/storm_test.cpp USES ${uses} LABEL process)  # the soak runs it alone
 kiln_tests(runtime_gated_tests SOURCES runtime/*/*_test.cpp USES ${uses} kiln_hidden_copy LABEL process)
 foreach(executable runtime_storm_test runtime_gated_tests)
-  target_compile_definitions(${executable} PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_gated_cuda>" KILN_SHARED_LIBRARY="$<TARGET_FILE:kiln>")
-  target_sources(${executable} PRIVATE support/thread_sanitizer.cpp)
+  target_sources(${executable} PRIVATE support/thread_sanitizer.cpp $<TARGET_OBJECTS:kiln_gated_places>)
   add_dependencies(${executable} kiln-worker)
 endforeach()
 add_test(NAME Soak.RuntimeStorm CONFIGURATIONS soak COMMAND ${CMAKE_COMMAND} -E env KILN_SOAK_SECONDS=600 $<TARGET_FILE:runtime_storm_test>)

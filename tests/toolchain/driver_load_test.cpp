@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/places.hpp"
 #include "toolchain/driver.hpp"
 
 namespace kiln::toolchain {
@@ -37,7 +38,7 @@ TEST_F(DriverLoad, RemembersAFailure) {
       {
         ::setenv("KILN_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
         Driver::get();
-        ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+        ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
         leave(!Driver::get());
       },
       ::testing::ExitedWithCode(0), "nonexistent");
@@ -55,7 +56,7 @@ TEST_F(DriverLoad, RefusesALibraryThatIsNoDriver) {
 TEST_F(DriverLoad, RefusesADriverThatIsTooOld) {
   EXPECT_EXIT(
       {
-        ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+        ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
         ::setenv("KILN_FAKE_VERSION", "11080", 1);
         leave(!Driver::get());
       },
@@ -65,7 +66,7 @@ TEST_F(DriverLoad, RefusesADriverThatIsTooOld) {
 TEST_F(DriverLoad, NamesAMissingEntryPoint) {
   EXPECT_EXIT(
       {
-        ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+        ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
         ::setenv("KILN_FAKE_MISSING", "cuKernelGetFunction", 1);
         leave(!Driver::get());
       },
@@ -75,7 +76,7 @@ TEST_F(DriverLoad, NamesAMissingEntryPoint) {
 TEST_F(DriverLoad, LeavesAnOptionalEntryPointNull) {
   EXPECT_EXIT(
       {
-        ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+        ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
         ::setenv("KILN_FAKE_VERSION", "12000", 1);  // cuFuncLoad came with 12.4
         leave(Driver::get() && !Driver::get()->cuFuncLoad && Driver::get()->cuLaunchKernelEx);
       },
@@ -85,7 +86,7 @@ TEST_F(DriverLoad, LeavesAnOptionalEntryPointNull) {
 TEST_F(DriverLoad, IsTheSameForAllThreads) {
   EXPECT_EXIT(
       {
-        ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+        ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
         std::vector<const Driver*> seen(8);
         std::vector<std::thread> threads;
         for (auto& slot : seen) threads.emplace_back([&slot] { slot = Driver::get(); });
@@ -100,7 +101,7 @@ TEST_F(DriverLoad, IsTheSameForAllThreads) {
 TEST_F(DriverLoad, AChildForkedBeforeInitialisationMayUseCuda) {
   EXPECT_EXIT(
       {
-        ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+        ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
         const Driver* driver = Driver::get();
         const pid_t child = ::fork();
         if (child == 0) {
@@ -118,7 +119,7 @@ TEST_F(DriverLoad, AChildForkedBeforeInitialisationMayUseCuda) {
 TEST_F(DriverLoad, AChildOfAParentThatInitialisedBehindKilnsBackIsToldBothCauses) {
   EXPECT_EXIT(
       {
-        ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+        ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
         const Driver* driver = Driver::get();
         driver->cuInit(0);  // another library initialises the driver
         const pid_t child = ::fork();

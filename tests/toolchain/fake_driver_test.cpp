@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "kiln/error.hpp"
+#include "support/places.hpp"
 #include "tests/support/fake_driver/kiln_fake.h"
 #include "tests/support/fake_driver/make_cubin.hpp"
 #include "toolchain/driver.hpp"
@@ -23,7 +24,7 @@ constexpr int kNotInitialized = 3, kInvalidHandle = 400, kNotFound = 500, kCaptu
 class FakeDriver : public ::testing::Test {
  protected:
   void SetUp() override {
-    ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+    ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
     kiln_fake_reset();
     ASSERT_NE(Driver::get(), nullptr) << Driver::load_error();
     ASSERT_EQ(cu().cuInit(0), CUDA_SUCCESS);

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "support/places.hpp"
 #include "toolchain/locate.hpp"
 #include "tools/schema.hpp"
 
@@ -99,7 +100,7 @@ Running::Running(const std::string& scratch, const Arguments& arguments, const E
   out_path_ = base + ".out", err_path_ = base + ".err";
   std::vector<std::string> settings;
   for (const auto& [name, value] : environment) settings.push_back(name + '=' + value);
-  std::vector<char*> argv{const_cast<char*>(KILN_COMMAND)}, envp;
+  std::vector<char*> argv{const_cast<char*>(places::kCommand)}, envp;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   for (const std::string& s : settings) envp.push_back(const_cast<char*>(s.c_str()));
   argv.push_back(nullptr), envp.push_back(nullptr);
@@ -109,9 +110,9 @@ Running::Running(const std::string& scratch, const Arguments& arguments, const E
   ::posix_spawn_file_actions_addopen(&actions, 1, out_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   ::posix_spawn_file_actions_addopen(&actions, 2, err_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   ::posix_spawn_file_actions_addchdir_np(&actions, scratch.c_str());
-  if (::posix_spawn(&pid_, KILN_COMMAND, &actions, nullptr, argv.data(), envp.data()) != 0) pid_ = -1;
+  if (::posix_spawn(&pid_, places::kCommand, &actions, nullptr, argv.data(), envp.data()) != 0) pid_ = -1;
   ::posix_spawn_file_actions_destroy(&actions);
-  EXPECT_GT(pid_, 0) << KILN_COMMAND;
+  EXPECT_GT(pid_, 0) << places::kCommand;
 }
 
 Running::~Running() {

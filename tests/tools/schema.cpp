@@ -7,6 +7,7 @@
 #include <valijson/validator.hpp>
 
 #include "base/file.hpp"
+#include "support/places.hpp"
 
 namespace kiln::test {
 namespace {
@@ -18,7 +19,7 @@ using Adapter = valijson::adapters::NlohmannJsonAdapter;
 std::string file_of(const std::string& id) {
   std::string name = id.substr(0, id.find('/'));
   if (name.starts_with("kiln.")) name.erase(0, 5);
-  return KILN_SCHEMAS "/" + name + ".json";
+  return std::string(places::kSourceDirectory) + "/docs/schema/" + name + ".json";
 }
 
 }  // namespace

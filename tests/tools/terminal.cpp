@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/text.hpp"
+#include "support/places.hpp"
 
 namespace kiln::test {
 
@@ -12,7 +13,7 @@ TerminalRun run_on_terminal(int columns, const Arguments& arguments, const Envir
                             const std::string& typed) {
   std::vector<std::string> settings{"TERM=xterm"};
   for (const auto& [name, value] : environment) settings.push_back(name + '=' + value);
-  std::vector<char*> argv{const_cast<char*>(KILN_COMMAND)}, envp;
+  std::vector<char*> argv{const_cast<char*>(places::kCommand)}, envp;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   for (const std::string& s : settings) envp.push_back(const_cast<char*>(s.c_str()));
   argv.push_back(nullptr), envp.push_back(nullptr);
@@ -21,7 +22,7 @@ TerminalRun run_on_terminal(int columns, const Arguments& arguments, const Envir
   int terminal = -1;
   const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, &size);
   if (pid == 0) {
-    ::execve(KILN_COMMAND, argv.data(), envp.data());
+    ::execve(places::kCommand, argv.data(), envp.data());
     ::_exit(127);
   }
   TerminalRun out;

@@ -5,10 +5,8 @@ set_source_files_properties(tools/schema.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSI
 if(KILN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # GCC bug 105562: false alarms in <regex>
   set_source_files_properties(tools/schema.cpp PROPERTIES COMPILE_OPTIONS -Wno-maybe-uninitialized)
 endif()
-target_compile_definitions(kiln_process PUBLIC KILN_COMMAND="$<TARGET_FILE:kiln-cli>"
-  KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>" KILN_SCHEMAS="${PROJECT_SOURCE_DIR}/docs/schema")
 target_include_directories(kiln_process PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-target_link_libraries(kiln_process PUBLIC kiln_toolchain nlohmann_json::nlohmann_json GTest::gtest util)
+target_link_libraries(kiln_process PUBLIC kiln_places kiln_toolchain nlohmann_json::nlohmann_json GTest::gtest util)
 add_dependencies(kiln_process kiln-cli kiln-worker kiln_fake_cuda)
 
 # Unit tests of classes of the command families.
@@ -34,9 +32,7 @@ endif()
 set(uses kiln_process kiln_cache kiln_compile kiln_make_cubin PkgConfig::zstd)
 kiln_tests(tools_tests SOURCES tools/fleet/fleet_test.cpp USES ${uses} LABEL process TIMEOUT 600 ALONE)
 kiln_tests(tools_tests SOURCES tools/*/*_test.cpp LABEL process TIMEOUT 600)
-target_compile_definitions(tools_tests PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>" KILN_SHIFTED_CLOCK="$<TARGET_FILE:kiln_shifted_clock>")
 add_dependencies(tools_tests kiln_fault kiln_shifted_clock)
 if(NOT KILN_SANITIZE)
-  target_compile_definitions(tools_tests PRIVATE KILN_TUNE_KERNELS="$<TARGET_FILE:kiln_tune_kernels>" KILN_PLAN_KERNELS="$<TARGET_FILE:kiln_plan_kernels>")
   add_dependencies(tools_tests kiln_tune_kernels kiln_plan_kernels)
 endif()

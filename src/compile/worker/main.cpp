@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "base/fd.hpp"
@@ -42,12 +43,16 @@ void leave_with_host(int host_pid) {
     if (errno == ESRCH) leave();
     return;  // no pidfd in this kernel or sandbox: only end of file on the socket is left
   }
-  std::thread([fd] {
-    pollfd poll_fd{fd, POLLIN, 0};
-    while (::poll(&poll_fd, 1, -1) < 0 && errno == EINTR) {
-    }
-    leave();
-  }).detach();
+  try {
+    std::thread([fd] {
+      pollfd poll_fd{fd, POLLIN, 0};
+      while (::poll(&poll_fd, 1, -1) < 0 && errno == EINTR) {
+      }
+      leave();
+    }).detach();
+  } catch (const std::system_error&) {  // at a limit of threads: end of file on the socket is left
+    ::close(fd);
+  }
 }
 
 /// A compile allocates and frees tens of megabytes. Keeping them saves asking the kernel for zeroed pages

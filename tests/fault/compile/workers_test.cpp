@@ -4,6 +4,7 @@
 
 #include "compile/pool/machine.hpp"
 #include "kiln/error.hpp"
+#include "support/places.hpp"
 #include "tests/runtime/service_fixture.hpp"
 #include "tests/support/nightly.hpp"
 #include "tests/support/processes.hpp"
@@ -75,8 +76,8 @@ class WorkersUnderPressure : public kiln::testing::ServiceTest {
   }
   Options with_fixtures() const {
     Options o = options();
-    o.template_path += ":" KILN_SOURCE_DIR "/tests/fixtures/templates";
-    o.include_path = KILN_SOURCE_DIR "/templates";
+    o.template_path += ":" + std::string(places::kSourceDirectory) + "/tests/fixtures/templates";
+    o.include_path = std::string(places::kSourceDirectory) + "/templates";
     return o;
   }
 };

@@ -5,6 +5,7 @@
 #include "base/hash.hpp"
 #include "cache/lock/gate.hpp"
 #include "kiln/error.hpp"
+#include "support/places.hpp"
 #include "support/time_limit.hpp"
 #include "tests/runtime/service_fixture.hpp"
 #include "tests/support/processes.hpp"
@@ -36,9 +37,9 @@ class FlightPathTest : public kiln::testing::ServiceTest {
   /// A worker that first sleeps for `seconds`. Its output is closed, so that a reader of
   /// the test's output does not wait for it.
   std::string slow_worker(const std::string& seconds) const {
-    const std::string worker =
-        tree_.write("slow-worker-" + seconds, "#!/bin/sh\nexec >/dev/null 2>&1\nsleep " + seconds +
-                                                  "\nexec " KILN_BINARY_DIR "/kiln-worker \"$@\"\n");
+    const std::string worker = tree_.write(
+        "slow-worker-" + seconds, "#!/bin/sh\nexec >/dev/null 2>&1\nsleep " + seconds + "\nexec " +
+                                      std::string(places::kBuildDirectory) + "/kiln-worker \"$@\"\n");
     std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
     return worker;
   }

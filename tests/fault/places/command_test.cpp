@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "support/other_user.hpp"
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -61,7 +62,7 @@ class PlacesCommand : public KilnCompiler {
 
  private:
   void preload() {
-    more_["LD_PRELOAD"] = KILN_FAKE_FILESYSTEM;
+    more_["LD_PRELOAD"] = places::kFakeFilesystem;
     more_["ASAN_OPTIONS"] = "verify_asan_link_order=0";
   }
 };

@@ -13,6 +13,7 @@
 
 #include "base/file.hpp"
 #include "kiln/kiln.h"
+#include "support/places.hpp"
 #include "tests/fault/store/fixture.hpp"
 #include "tests/support/toolkit.hpp"
 
@@ -42,7 +43,8 @@ struct Copy {
     find("kiln_service_destroy", destroy), find("kiln_last_error", last_error);
   }
   std::string start(const std::string& cache, const std::string& cuda_home) {
-    const std::string templates = KILN_SOURCE_DIR "/templates", worker = KILN_BINARY_DIR "/kiln-worker";
+    const std::string templates = std::string(places::kSourceDirectory) + "/templates",
+                      worker = std::string(places::kBuildDirectory) + "/kiln-worker";
     kiln_options options{};
     options.struct_size = sizeof options;
     options.hermetic = 1;
@@ -85,7 +87,7 @@ TEST(TwoCopiesOfTheLibrary, CompileEachKeyOnceAndAgree) {
   for (const char* name : {"/a/lib/kiln", "/b/lib/kiln"}) {  // without installed files around them
     const std::string folder = dir.path() + name;
     std::filesystem::create_directories(folder);
-    std::filesystem::copy_file(KILN_SHARED_LIBRARY, folder + "/libkiln.so");
+    std::filesystem::copy_file(places::kSharedLibrary, folder + "/libkiln.so");
     copies.emplace_back(folder + "/libkiln.so");
     ASSERT_TRUE(copies.back().library) << ::dlerror();
     ASSERT_EQ(copies.back().start(cache, home ? home : ""), "");

@@ -9,6 +9,7 @@
 
 #include "base/deadline.hpp"
 #include "support/nightly.hpp"
+#include "support/places.hpp"
 #include "support/time_limit.hpp"
 #include "tests/fault/store/fixture.hpp"
 #include "tools/kiln_process.hpp"
@@ -52,7 +53,8 @@ class PathFault : public KilnCompiler {
   }
 
   Finished compile(const std::string& rules, const std::string& number = "N=3") {
-    Environment more{{"FAULT_RULES", rules}, {"LD_PRELOAD", KILN_BINARY_DIR "/tests/libkiln_fault.so"}};
+    Environment more{{"FAULT_RULES", rules},
+                     {"LD_PRELOAD", std::string(places::kBuildDirectory) + "/tests/libkiln_fault.so"}};
     if (kSanitized) more["ASAN_OPTIONS"] = "verify_asan_link_order=0";
     fs::remove(path("image"));
     return kiln({"compile", "scale", number, "--json", "-o", path("image")}, more);

@@ -14,6 +14,7 @@
 #include "base/fd.hpp"
 #include "base/file.hpp"
 #include "fault.hpp"
+#include "support/places.hpp"
 #include "tests/fault/store/fixture.hpp"
 
 namespace {
@@ -153,7 +154,7 @@ TEST_F(Interposer, ReachesNamesLocksAndMaps) {
 }
 
 TEST_F(Interposer, StandsBeforeTheCommandToo) {
-  const std::string command = "LD_PRELOAD=" KILN_BINARY_DIR
+  const std::string command = "LD_PRELOAD=" + std::string(kiln::places::kBuildDirectory) +
                               "/tests/libkiln_fault.so FAULT_RULES=write:1:EIO " +
                               std::string("dd if=/dev/zero of=") + path("x") + " bs=1 count=1 2>/dev/null";
   EXPECT_NE(::system(command.c_str()), 0);

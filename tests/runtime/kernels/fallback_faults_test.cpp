@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "runtime/core_fixture.hpp"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -112,8 +113,8 @@ TEST_F(FallbackFaults, ASpecialisedOneThatCrashedOnceIsTriedAgain) {
     small(builder, "slow");
     builder.open("slow", Device::none()).compile(1);
   }
-  o.worker = tree_.write("crash.sh", "#!/bin/sh\n[ -e " + tree_.at("go") +
-                                         " ] || exit 3\nexec " KILN_BINARY_DIR "/kiln-worker \"$@\"\n");
+  o.worker = tree_.write("crash.sh", "#!/bin/sh\n[ -e " + tree_.at("go") + " ] || exit 3\nexec " +
+                                         std::string(places::kBuildDirectory) + "/kiln-worker \"$@\"\n");
   ::chmod(o.worker.c_str(), 0755);
   o.on_event = told.listener();
   Service service(o);

@@ -8,6 +8,7 @@
 #include "closure/trace_memo.hpp"
 #include "compile/key/key.hpp"
 #include "runtime/service_fixture.hpp"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -25,7 +26,7 @@ void MemoTest::expect_harmless(const std::string& name,
   if (toolkit_.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   const std::string memo_file = tree_.at(name);
   Options o = options();
-  o.template_path = KILN_SOURCE_DIR "/tests/fixtures/templates";
+  o.template_path = std::string(places::kSourceDirectory) + "/tests/fixtures/templates";
   Key honest;
   {
     Service service(o, memo_file);

@@ -5,6 +5,7 @@
 #include "base/log.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -81,7 +82,7 @@ TEST_F(PathKeyTest, AHeaderThatAppearsEarlierDuringTheCompileIsServedButNotPubli
   // This worker puts the file into the earlier directory before it compiles.
   const std::string worker =
       tree_.write("worker", "#!/bin/sh\nprintf '#define VALUE 2\\n' > " + tree_.at("early/late.h") +
-                                "\nexec " KILN_BINARY_DIR "/kiln-worker \"$@\"\n");
+                                "\nexec " + std::string(places::kBuildDirectory) + "/kiln-worker \"$@\"\n");
   std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
   tree_.write("early/other.h", "\n");
   tree_.write("t/scale.cu",

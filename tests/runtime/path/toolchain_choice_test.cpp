@@ -2,6 +2,7 @@
 #include "compile/key/key.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
+#include "support/places.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -42,7 +43,7 @@ TEST_F(ToolchainChoiceTest, ASlimHostHitsWithoutCompilerOrHeaders) {
 TEST_F(ToolchainChoiceTest, ASlimHostHitsATemplateThatIncludesVendorHeadersAndCub) {
   if (toolkit_.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   Options full = options();
-  full.template_path = KILN_SOURCE_DIR "/tests/fixtures/templates";
+  full.template_path = std::string(places::kSourceDirectory) + "/tests/fixtures/templates";
   Options slim = slim_options();
   slim.template_path = full.template_path;
   {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kiln/kiln.hpp"
+#include "support/places.hpp"
 #include "support/time_limit.hpp"
 #include "support/toolkit.hpp"
 #include "support/tree.hpp"
@@ -31,7 +32,7 @@ class DriverTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!is_real()) {
-      ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+      ::setenv("KILN_LIBCUDA", places::kFakeCuda, 1);
       ::setenv("KILN_FAKE_DEVICES", "2", 1);
     }
     const auto* driver = toolchain::Driver::get();

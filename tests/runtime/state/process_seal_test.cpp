@@ -7,6 +7,7 @@
 #include "runtime/library_copy.hpp"
 #include "runtime/state/hidden_copy.h"
 #include "support/child.hpp"
+#include "support/places.hpp"
 #include "support/sanitized.hpp"
 
 namespace kiln::testing {
@@ -211,8 +212,8 @@ TEST_F(ProcessSeal, AChildIsSealedAndASealOfItsOwnStaysItsOwn) {
 TEST_F(ProcessSeal, ASealedProcessStartsNoCompiler) {
   alone([&] {
     Options o = options();
-    o.worker = tree_.write("worker.sh", "#!/bin/sh\n: > " + tree_.at("started") +
-                                            "\nexec " KILN_BINARY_DIR "/kiln-worker \"$@\"\n");
+    o.worker = tree_.write("worker.sh", "#!/bin/sh\n: > " + tree_.at("started") + "\nexec " +
+                                            std::string(places::kBuildDirectory) + "/kiln-worker \"$@\"\n");
     ::chmod(o.worker.c_str(), 0755);
     const auto started = [&] { return std::filesystem::exists(tree_.at("started")); };
     process_seal();

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cache/place/directory.hpp"
+#include "support/places.hpp"
 #include "tests/support/nightly.hpp"
 #include "tests/support/other_user.hpp"
 #include "tests/support/sanitized.hpp"
@@ -21,7 +22,7 @@ namespace {
 
 struct BundleFaults : BundleCommand {
   Environment fault(const std::string& rules) const {
-    return {{"LD_PRELOAD", KILN_FAULT_LIBRARY}, {"FAULT_RULES", rules}};
+    return {{"LD_PRELOAD", places::kFaultLibrary}, {"FAULT_RULES", rules}};
   }
   /// Writes the bundle a.kb with entries 0 to count - 1.
   void make_bundle(std::uint32_t count) {

@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "support/places.hpp"
 #include "tests/support/other_user.hpp"
 #include "tools/bundle/fixture.hpp"
 
@@ -61,7 +62,7 @@ TEST_F(BundleSigned, WhatAnImportWouldRefuseIsNotSigned) {
 }
 
 TEST_F(BundleSigned, StdinIsNotSignedEvenWhenItIsAFile) {
-  const std::string there = "cd " + path("") + " && " + KILN_COMMAND;
+  const std::string there = "cd " + path("") + " && " + places::kCommand;
   ASSERT_EQ(run(there + " bundle verify - < a.kb"), 0);
   EXPECT_NE(run(there + " bundle sign - --key k.key < a.kb"), 0);
   EXPECT_FALSE(exists(path("-.minisig")));
@@ -128,7 +129,7 @@ TEST_F(BundleSigned, AFileThatIsRewrittenAfterItsSignatureWasVerifiedImportsNoth
   // The first pass takes three reads of a small file; the process stops itself before the fourth.
   const auto running = start({"bundle", "import", path("a.kb"), "--require-signature", path("k.pub"),
                               "--cache-dir", path("other"), "--json"},
-                             {{"LD_PRELOAD", KILN_FAULT_LIBRARY}, {"FAULT_RULES", "pread@a.kb:4:stop"}});
+                             {{"LD_PRELOAD", places::kFaultLibrary}, {"FAULT_RULES", "pread@a.kb:4:stop"}});
   const std::string stat = "/proc/" + std::to_string(running->pid()) + "/stat";
   ASSERT_TRUE(base::poll_until(cache::test::soon(),
                                [&] { return base::read_proc(stat).find(") T ") != std::string::npos; }));

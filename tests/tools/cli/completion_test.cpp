@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -96,7 +97,8 @@ class Shell : public Completion {
     const std::string file = path("script"), out = path("shell.out");
     write("script", script);
     std::string command =
-        "PATH=" + std::string(KILN_COMMAND).substr(0, std::string(KILN_COMMAND).rfind('/')) + ":$PATH";
+        "PATH=" + std::string(places::kCommand).substr(0, std::string(places::kCommand).rfind('/')) +
+        ":$PATH";
     for (const auto& [name, value] : environment())
       if (name.starts_with("KILN_")) command += ' ' + name + "='" + value + '\'';
     EXPECT_EQ(std::system((command + ' ' + shell + ' ' + file + " > " + out + " 2>&1").c_str()), 0);

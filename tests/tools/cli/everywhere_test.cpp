@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "support/places.hpp"
 #include "tests/support/other_user.hpp"
 #include "tools/kiln_process.hpp"
 
@@ -100,13 +101,13 @@ TEST_P(Everywhere, LeavesQuietlyWhenNobodyReads) {
   if (pid == 0) {
     std::vector<std::string> settings;
     for (const auto& [name, value] : environment_of_test) settings.push_back(name + '=' + value);
-    std::vector<char*> argv{const_cast<char*>(KILN_COMMAND)}, envp;
+    std::vector<char*> argv{const_cast<char*>(places::kCommand)}, envp;
     for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
     for (const std::string& setting : settings) envp.push_back(const_cast<char*>(setting.c_str()));
     argv.push_back(nullptr), envp.push_back(nullptr);
     ::dup2(ends[1], 1);
     ::dup2(::open(path("err").c_str(), O_WRONLY | O_CREAT, 0600), 2);
-    ::execve(KILN_COMMAND, argv.data(), envp.data());
+    ::execve(places::kCommand, argv.data(), envp.data());
     ::_exit(99);
   }
   ::close(ends[1]);

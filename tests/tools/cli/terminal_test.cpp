@@ -1,5 +1,6 @@
 // The command's output on terminals, and its end when its output has no reader.
 #include "tools/terminal.hpp"
+#include "support/places.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,7 +98,7 @@ int without_a_reader(const Arguments& arguments, const Environment& environment,
   ::close(ends[0]);
   std::vector<std::string> settings;
   for (const auto& [name, value] : environment) settings.push_back(name + '=' + value);
-  std::vector<char*> argv{const_cast<char*>(KILN_COMMAND)}, envp;
+  std::vector<char*> argv{const_cast<char*>(places::kCommand)}, envp;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   for (const std::string& s : settings) envp.push_back(const_cast<char*>(s.c_str()));
   argv.push_back(nullptr), envp.push_back(nullptr);
@@ -106,7 +107,7 @@ int without_a_reader(const Arguments& arguments, const Environment& environment,
     ::signal(SIGPIPE, SIG_IGN);  // some parents leave it ignored
     ::dup2(ends[1], 1);
     if (!::freopen(errors.c_str(), "w", stderr)) ::_exit(126);
-    ::execve(KILN_COMMAND, argv.data(), envp.data());
+    ::execve(places::kCommand, argv.data(), envp.data());
     ::_exit(127);
   }
   ::close(ends[1]);

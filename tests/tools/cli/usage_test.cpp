@@ -1,4 +1,5 @@
 // Flags, help, errors and exit codes that need no compiler.
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -48,7 +49,8 @@ TEST_F(Usage, HelpIsACommandToo) {
 
 TEST_F(Usage, EveryCommandHasASchemaOfItsOutput) {
   const auto has = [](const std::string& command) {
-    const auto content = base::read_file(KILN_SCHEMAS "/" + command + ".json");
+    const auto content =
+        base::read_file(std::string(places::kSourceDirectory) + "/docs/schema/" + command + ".json");
     return content && nlohmann::json::parse(content->bytes).value("$id", "") == "kiln." + command + "/1";
   };
   for (const std::string command : kCommands) EXPECT_TRUE(command == "bundle" || has(command)) << command;

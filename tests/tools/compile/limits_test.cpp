@@ -1,6 +1,7 @@
 // [limits], ptxas' performance warnings, and --strict.
 #include <filesystem>
 
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -11,7 +12,7 @@ class Strict : public KilnCompiler {
   void SetUp() override {
     KilnCompiler::SetUp();
     if (IsSkipped()) return;
-    std::filesystem::copy(KILN_SOURCE_DIR "/tests/fixtures/limits", path("templates"),
+    std::filesystem::copy(std::string(places::kSourceDirectory) + "/tests/fixtures/limits", path("templates"),
                           std::filesystem::copy_options::recursive);
   }
   void allow(const std::string& limits) const {

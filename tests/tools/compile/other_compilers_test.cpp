@@ -14,13 +14,14 @@
 #include "library/work_lists.hpp"
 #include "manifest/parameter_value.hpp"
 #include "support/nightly.hpp"
+#include "support/places.hpp"
 #include "toolchain/cubin.hpp"
 
 namespace kiln::source {
 namespace {
 
 namespace fs = std::filesystem;
-const std::string kTemplates = KILN_SOURCE_DIR "/templates";
+const std::string kTemplates = std::string(places::kSourceDirectory) + "/templates";
 
 struct Ran {
   int status = -1;

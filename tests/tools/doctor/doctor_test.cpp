@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "support/places.hpp"
 #include "tests/support/other_user.hpp"
 #include "tools/store_command.hpp"
 
@@ -67,7 +68,7 @@ TEST_F(Doctor, ModeSealedIsNoError) {
 }
 
 TEST_F(Doctor, LoadsWhatItCompiledWhereThereIsADevice) {
-  const auto json = kiln({"doctor", "--json"}, {{"KILN_LIBCUDA", KILN_FAKE_CUDA}}).json();
+  const auto json = kiln({"doctor", "--json"}, {{"KILN_LIBCUDA", places::kFakeCuda}}).json();
   EXPECT_EQ(finding(json, "driver")["status"], "ok");
   EXPECT_EQ(finding(json, "gpu")["status"], "ok");
   EXPECT_EQ(finding(json, "load")["status"], "ok");
@@ -75,7 +76,7 @@ TEST_F(Doctor, LoadsWhatItCompiledWhereThereIsADevice) {
 }
 
 TEST_F(Doctor, TheArchIsTheDevicesUnlessItIsGiven) {
-  const Environment device{{"KILN_LIBCUDA", KILN_FAKE_CUDA}};
+  const Environment device{{"KILN_LIBCUDA", places::kFakeCuda}};
   const Finished other = kiln({"doctor", "--json", "--arch", "sm_80"}, device);
   EXPECT_EQ(finding(other.json(), "load")["status"], "note");
   EXPECT_EQ(other.status, 0);

@@ -5,6 +5,7 @@
 
 #include "cache/fleet/redis/client.hpp"
 #include "remote/client_calls.hpp"
+#include "support/places.hpp"
 #include "support/shifted_clock.hpp"
 #include "tools/fleet/fixture.hpp"
 
@@ -23,7 +24,7 @@ class FleetClocks : public FleetCommand {
     FleetCommand::SetUp();
     if (IsSkipped()) return;
     for (const char* name : {"a", "b", "c", "d", "server"}) set_clock(name, 0);
-    ::setenv("LD_PRELOAD", KILN_SHIFTED_CLOCK, 1);
+    ::setenv("LD_PRELOAD", places::kShiftedClock, 1);
     ::setenv("SHIFTED_CLOCK", path("server.clock").c_str(), 1);
     server_.emplace();
     ::unsetenv("LD_PRELOAD"), ::unsetenv("SHIFTED_CLOCK");
@@ -33,7 +34,7 @@ class FleetClocks : public FleetCommand {
     shift_clocks_of(path(of + ".clock"), seconds);
   }
   Environment with_clock(Environment node, const std::string& name) const {
-    node["LD_PRELOAD"] = KILN_SHIFTED_CLOCK, node["SHIFTED_CLOCK"] = path(name + ".clock");
+    node["LD_PRELOAD"] = places::kShiftedClock, node["SHIFTED_CLOCK"] = path(name + ".clock");
     return node;
   }
   Environment node(const std::string& name) const {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "cache/fleet/redis/client.hpp"
+#include "support/places.hpp"
 #include "tests/remote/client_calls.hpp"
 #include "tests/remote/redis_server.hpp"
 #include "tools/kiln_process.hpp"
@@ -38,8 +39,8 @@ class FleetCommand : public KilnCompiler {
   std::string held_worker(const std::string& name) const {
     const std::string file = path(name + ".sh");
     base::write_file(file, "#!/bin/sh\nwhile [ ! -e " + path(name) +
-                               " ]; do [ -e \"$0\" ] || exit; sleep 0.02; done\nexec " KILN_BINARY_DIR
-                               "/kiln-worker \"$@\"\n");
+                               " ]; do [ -e \"$0\" ] || exit; sleep 0.02; done\nexec " +
+                               std::string(places::kBuildDirectory) + "/kiln-worker \"$@\"\n");
     ::chmod(file.c_str(), 0755);
     return file;
   }

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <sstream>
 
+#include "support/places.hpp"
 #include "support/time_limit.hpp"
 #include "tools/fleet/fixture.hpp"
 
@@ -310,7 +311,8 @@ class UnderAcl : public FleetCommand {
     FleetCommand::SetUp();
     if (IsSkipped()) return;
     std::string text, line;
-    std::istringstream in(base::read_file(KILN_SOURCE_DIR "/docs/fleet/users.acl")->bytes);
+    std::istringstream in(
+        base::read_file(std::string(places::kSourceDirectory) + "/docs/fleet/users.acl")->bytes);
     while (std::getline(in, line)) {
       if (const std::size_t on = line.find(" on "); on != line.npos) line.insert(on + 4, ">pw ");
       if (line.starts_with("user ")) text += line + '\n';

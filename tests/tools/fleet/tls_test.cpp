@@ -2,10 +2,9 @@
 #include <algorithm>
 
 #include "remote/certificates.hpp"
-#include "tools/fleet/fixture.hpp"
-#ifdef KILN_SHIFTED_CLOCK
+#include "support/places.hpp"
 #include "support/shifted_clock.hpp"
-#endif
+#include "tools/fleet/fixture.hpp"
 
 namespace kiln::test {
 namespace {
@@ -103,14 +102,12 @@ TEST_F(FleetTls, ANodeWithoutAGoodCertificateIsTurnedAway) {
   expect_refusal(server.at("localhost") + ca() + shown("foreign"), "alert unknown ca");
 }
 
-#ifdef KILN_SHIFTED_CLOCK
 TEST_F(FleetTls, ANodesWrongClockIsSeenInTheCertificates) {
   TlsServer server(*files, "server");
   testing::shift_clocks_of(path("clock"), -365 * 24 * 3600);
   expect_refusal(server.at("localhost") + ca(), "certificate is not yet valid",
-                 {{"LD_PRELOAD", KILN_SHIFTED_CLOCK}, {"SHIFTED_CLOCK", path("clock")}});
+                 {{"LD_PRELOAD", places::kShiftedClock}, {"SHIFTED_CLOCK", path("clock")}});
 }
-#endif
 
 }  // namespace
 }  // namespace kiln::test

@@ -11,6 +11,7 @@
 #include "kiln/error.hpp"
 #include "manifest/manifest.hpp"
 #include "support/nightly.hpp"
+#include "support/places.hpp"
 #include "tools/kiln/import/draft.hpp"
 #include "tools/kiln/import/manifest.hpp"
 #include "tools/kiln/import/types.hpp"
@@ -364,7 +365,8 @@ void read_all(const std::string& text) {
 /// In sorted order, so that every machine reads the same text.
 std::vector<std::string> shipped_sources() {
   std::set<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(KILN_SOURCE_DIR "/templates"))
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(std::string(places::kSourceDirectory) + "/templates"))
     if (entry.path().extension() == ".cu") paths.insert(entry.path());
   std::vector<std::string> out;
   for (const auto& path : paths) out.push_back(base::read_file(path.string())->bytes);

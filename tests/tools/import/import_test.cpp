@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/deadline.hpp"
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -179,8 +180,8 @@ TEST_F(Import, AHeaderWithItsLauncherGetsWhatNvccGives) {
 class ImportExample : public Import {
  protected:
   ImportExample() {
-    fs::copy(KILN_SOURCE_DIR "/tests/fixtures/foreign/example/include", path("include"),
-             fs::copy_options::recursive);
+    fs::copy(std::string(places::kSourceDirectory) + "/tests/fixtures/foreign/example/include",
+             path("include"), fs::copy_options::recursive);
   }
   Finished run() {
     return kiln({"import", "include/scale/scale_rows.cuh", "scale_rows", "T=f16", "Act=scale::Identity",
@@ -199,7 +200,8 @@ TEST_F(ImportExample, NeedsItsStubAndSaysSo) {
 }
 
 TEST_F(ImportExample, ProvesWithTheMeasuresOfTheGuide) {
-  fs::copy(KILN_SOURCE_DIR "/tests/fixtures/foreign/example/stub_checks.h", path("include/checks.h"));
+  fs::copy(std::string(places::kSourceDirectory) + "/tests/fixtures/foreign/example/stub_checks.h",
+           path("include/checks.h"));
   const Finished r = run();
   ASSERT_EQ(r.status, 0) << r.err;
   EXPECT_EQ(r.json()["measures"],

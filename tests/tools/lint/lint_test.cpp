@@ -1,5 +1,6 @@
 // kiln lint as a process: exit codes, missing files, and findings that need a compile.
 #include "support/nightly.hpp"
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -310,7 +311,7 @@ TEST_F(LintCompiles, TakesFirstValuesWhereNothingSaysWhich) {
 TEST_F(LintCompiles, FindsNoErrorAndNoWarningInWhatIsShipped) {
   // By day ShippedTemplates compiles them all.
   const Finished r = kiln({"lint", nightly() ? "--compile" : "--no-compile", "--json"},
-                          {{"KILN_TEMPLATE_PATH", KILN_SOURCE_DIR "/templates"}});
+                          {{"KILN_TEMPLATE_PATH", std::string(places::kSourceDirectory) + "/templates"}});
   EXPECT_EQ(r.status, 0) << r.out << r.err;
   const auto said = r.json();
   EXPECT_EQ(said["compiled"], nightly() ? said["templates"] : nlohmann::json(0)) << said;

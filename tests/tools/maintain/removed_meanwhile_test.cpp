@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/places.hpp"
 #include "tools/bundle/fixture.hpp"
 #include "tools/fleet/fixture.hpp"
 
@@ -39,7 +40,7 @@ class Stopping : public Base {
   /// the command ended without making that call.
   std::optional<Finished> interrupted(const Arguments& arguments, const std::string& call,
                                       const std::function<void()>& meanwhile, Environment more = {}) {
-    more["LD_PRELOAD"] = KILN_FAULT_LIBRARY, more["FAULT_RULES"] = call + ":stop";
+    more["LD_PRELOAD"] = places::kFaultLibrary, more["FAULT_RULES"] = call + ":stop";
     const auto running = this->start(arguments, more);
     EXPECT_TRUE(base::poll_until(cache::test::soon(),
                                  [&] { return is_stopped(running->pid()) || has_ended(running->pid()); }));

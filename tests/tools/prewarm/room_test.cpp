@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "support/places.hpp"
 #include "tools/terminal.hpp"
 
 namespace kiln::test {
@@ -111,7 +112,7 @@ TEST_F(PrewarmRoom, WhatAnotherProcessTookAwayMeanwhileCounts) {
   write("one.toml", "[[prewarm]]\ntemplate = \"large\"\nN = 1\n");
   EXPECT_EQ(kiln({"prewarm", path("one.toml")}).status, 0);
   write("worker.sh", "#!/bin/sh\nwhile [ ! -e " + path("go") + " ]; do sleep 0.02; done\nexec " +
-                         std::string(KILN_COMMAND) + "-worker \"$@\"\n");
+                         std::string(places::kCommand) + "-worker \"$@\"\n");
   ::chmod(path("worker.sh").c_str(), 0700);
   const auto running = start({"prewarm", two(), "-j1"}, {{"KILN_WORKER", path("worker.sh")}});
   const auto limit = std::chrono::steady_clock::now() + 120s;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "support/places.hpp"
 #include "support/time_limit.hpp"
 #include "tools/kiln_process.hpp"
 
@@ -160,7 +161,7 @@ TEST_F(PrewarmStop, ATerminalsCtrlCFailsNothing) {
   int terminal = -1;
   const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, &size);
   if (pid == 0) {
-    ::execle(KILN_COMMAND, KILN_COMMAND, "prewarm", file.c_str(), "-j2", static_cast<char*>(nullptr),
+    ::execle(places::kCommand, places::kCommand, "prewarm", file.c_str(), "-j2", static_cast<char*>(nullptr),
              envp.data());
     ::_exit(127);
   }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "support/places.hpp"
 #include "tests/support/other_user.hpp"
 #include "tests/support/sanitized.hpp"
 #include "tools/kiln_process.hpp"
@@ -21,8 +22,8 @@ class PrewarmUnderALimitOfThreads : public KilnCompiler {
     KILN_NEEDS_ROOT();
     KilnCompiler::SetUp();
     if (IsSkipped()) return;
-    fs::copy_file(KILN_COMMAND, path("kiln"));  // the build may lie where only root can read
-    fs::copy_file(KILN_BINARY_DIR "/kiln-worker", path("kiln-worker"));
+    fs::copy_file(places::kCommand, path("kiln"));  // the build may lie where only root can read
+    fs::copy_file(std::string(places::kBuildDirectory) + "/kiln-worker", path("kiln-worker"));
     give(path(""));
     for (const auto& entry : fs::recursive_directory_iterator(path(""))) give(entry.path());
   }

@@ -1,5 +1,6 @@
 // The generated inputs of `kiln run` on the fake driver. The tests check
 // launches and refusals, not the results of a GPU.
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -40,7 +41,7 @@ class RunFill : public KilnCompiler {
   Finished run(const Arguments& more = {}) {
     Arguments words{"run", "pages", "--json"};
     words.insert(words.end(), more.begin(), more.end());
-    return kiln(words, {{"KILN_LIBCUDA", KILN_FAKE_CUDA}});
+    return kiln(words, {{"KILN_LIBCUDA", places::kFakeCuda}});
   }
   static constexpr const char* kReference =
       "[reference]\nsource = \"pages.reference.cu\"\ninstantiate = \"ns::reference::pages<{T}>\"\ngrid = "

@@ -1,4 +1,5 @@
 // `kiln run` on kernels that read a host plan, over the fake driver. plan_kernels.cpp computes the kernels.
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -68,7 +69,7 @@ class RunPlanned : public KilnCompiler {
                const std::string& name = "attend") {
     Arguments words{"run", name, "--json"};
     words.insert(words.end(), more.begin(), more.end());
-    Environment all{{"KILN_LIBCUDA", KILN_FAKE_CUDA}, {"LD_PRELOAD", KILN_PLAN_KERNELS}};
+    Environment all{{"KILN_LIBCUDA", places::kFakeCuda}, {"LD_PRELOAD", places::kPlanKernels}};
     all.insert(environment.begin(), environment.end());
     return kiln(words, all);
   }

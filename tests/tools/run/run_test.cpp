@@ -1,5 +1,6 @@
 // `kiln run` with one size and with several, on the fake driver: the
 // output and its place, not results of a GPU.
+#include "support/places.hpp"
 #include "tools/terminal.hpp"
 
 namespace kiln::test {
@@ -29,7 +30,7 @@ class Run : public KilnCompiler {
   Finished run(const Arguments& more) {
     Arguments words{"run", "steps"};
     words.insert(words.end(), more.begin(), more.end());
-    return kiln(words, {{"KILN_LIBCUDA", KILN_FAKE_CUDA}});
+    return kiln(words, {{"KILN_LIBCUDA", places::kFakeCuda}});
   }
   static std::vector<std::string> arguments_of(const nlohmann::json& out) {
     std::vector<std::string> all;
@@ -119,7 +120,7 @@ TEST_F(Run, ACheckThatComparesNothingIsNotOk) {
 
 TEST_F(Run, OnATerminalItSaysWhatItDoes) {
   Environment environment = this->environment();
-  environment["KILN_LIBCUDA"] = KILN_FAKE_CUDA;
+  environment["KILN_LIBCUDA"] = places::kFakeCuda;
   const TerminalRun r =
       run_on_terminal(80, {"run", "steps", "n=1,64,128,256,512,1024", "--bench"}, environment);
   EXPECT_EQ(r.status, 0) << r.screen;
@@ -145,7 +146,7 @@ TEST_F(RunWithoutAGpu, SaysWhatIsMissing) {
             std::string::npos)
       << none.err;
   const Finished no_device =
-      kiln({"run", "scale", "N=1"}, {{"KILN_LIBCUDA", KILN_FAKE_CUDA}, {"KILN_FAKE_FAIL", "cuInit=100"}});
+      kiln({"run", "scale", "N=1"}, {{"KILN_LIBCUDA", places::kFakeCuda}, {"KILN_FAKE_FAIL", "cuInit=100"}});
   EXPECT_EQ(no_device.status, 1);
   EXPECT_NE(no_device.err.find("CUDA_ERROR_NO_DEVICE"), std::string::npos) << no_device.err;
   EXPECT_NE(no_device.err.find("needs a GPU"), std::string::npos) << no_device.err;

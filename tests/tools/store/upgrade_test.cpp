@@ -1,13 +1,14 @@
-// What version 0.1 left behind is never misread. This version makes kernels with another key schema, so it passes
-// them over. tests/fixtures/upgrade/make.sh made the files with the command of 0.1.
+// A store, a layer, a bundle and a tier of version 0.1 are never misread. This version makes kernels with another
+// key schema, so it passes them over. tests/fixtures/upgrade/make.sh made the files with the command of 0.1.
 #include <filesystem>
 
+#include "support/places.hpp"
 #include "tools/fleet/fixture.hpp"
 
 namespace kiln::test {
 namespace {
 
-const std::string kLeft = KILN_SOURCE_DIR "/tests/fixtures/upgrade/";
+const std::string kLeft = std::string(places::kSourceDirectory) + "/tests/fixtures/upgrade/";
 
 class Upgrade : public KilnCompiler {
  protected:

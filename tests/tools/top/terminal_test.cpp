@@ -6,6 +6,7 @@
 
 #include <csignal>
 
+#include "support/places.hpp"
 #include "tools/terminal.hpp"
 #include "tools/top/fixture.hpp"
 
@@ -27,7 +28,7 @@ class LiveTop : public Top {
     std::vector<char*> envp;
     for (const std::string& s : settings) envp.push_back(const_cast<char*>(s.c_str()));
     envp.push_back(nullptr);
-    char* const argv[] = {const_cast<char*>(KILN_COMMAND), const_cast<char*>("top"),
+    char* const argv[] = {const_cast<char*>(places::kCommand), const_cast<char*>("top"),
                           const_cast<char*>("--interval"), const_cast<char*>("0.1"), nullptr};
     winsize size{};
     size.ws_row = rows, size.ws_col = columns;
@@ -57,7 +58,7 @@ class LiveTop : public Top {
     int said = ::fork();
     if (said == 0) {
       for (const int number : kKeys) ::signal(number, SIG_DFL);
-      ::execve(KILN_COMMAND, argv, envp);
+      ::execve(places::kCommand, argv, envp);
       ::_exit(127);
     }
     const pid_t pid = said;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "cache/flight/compile_slots.hpp"
+#include "support/places.hpp"
 #include "tests/support/other_user.hpp"
 
 namespace kiln::test {
@@ -149,7 +150,7 @@ TEST_F(Top, AProcessOfAnotherPidNamespaceIsNamedWithItsHost) {
 TEST_F(Top, AnotherUserIsToldWhatHeCannotSee) {
   KILN_NEEDS_ROOT();
   const auto holder = compiling(1);
-  std::filesystem::copy_file(KILN_COMMAND, path("kiln"));  // the build may lie where only root can read
+  std::filesystem::copy_file(places::kCommand, path("kiln"));  // the build may lie where only root can read
   for (const std::string& directory : {path(""), cache(), cache() + "/v1"}) ::chmod(directory.c_str(), 0755);
   ::chmod(data_file().c_str(), 0644);
   const std::string out = kiln::testing::as_user(kiln::testing::kUser, [&] {
@@ -184,7 +185,7 @@ TEST_F(Top, AClosedPipeEndsItQuietly) {
     ::dup2(ends[1], 1);
     ::setenv("KILN_CACHE_DIR", cache().c_str(), 1);
     if (!::freopen(errors.c_str(), "w", stderr)) ::_exit(126);
-    ::execl(KILN_COMMAND, KILN_COMMAND, "top", static_cast<char*>(nullptr));
+    ::execl(places::kCommand, places::kCommand, "top", static_cast<char*>(nullptr));
     ::_exit(127);
   }
   ::close(ends[1]);

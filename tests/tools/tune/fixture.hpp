@@ -2,6 +2,7 @@
 // compute, and take the time that the test sets.
 #pragma once
 
+#include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -46,7 +47,8 @@ class Tune : public KilnCompiler {
   }
   /// An environment with a GPU. `us` is TUNE_US.
   static Environment gpu(const std::string& us = "64=5", const Environment& more = {}) {
-    Environment out{{"KILN_LIBCUDA", KILN_FAKE_CUDA}, {"LD_PRELOAD", KILN_TUNE_KERNELS}, {"TUNE_US", us}};
+    Environment out{
+        {"KILN_LIBCUDA", places::kFakeCuda}, {"LD_PRELOAD", places::kTuneKernels}, {"TUNE_US", us}};
     for (const auto& [name, value] : more) out[name] = value;
     return out;
   }
