@@ -130,6 +130,7 @@ TEST_F(OddHeaders, ErrorsReadTheSame) {
 
 /// Three sources for two architectures need more headers than are kept.
 TEST_F(OddHeaders, ManyThreadsThatEvictEachOthersHeadersGetTheSameBytes) {
+  KILN_NIGHTLY_ONLY();  // half a minute of both cores
   if (ask_.toolkit.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   constexpr int kSources = 3, kThreads = 3, kRounds = 4;
   for (int s = 0; s < kSources; ++s) {

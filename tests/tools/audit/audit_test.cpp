@@ -1,6 +1,7 @@
 // kiln audit: the cached images are those that their sources compile to.
 #include <algorithm>
 
+#include "support/nightly.hpp"
 #include "tools/store_command.hpp"
 
 namespace kiln::test {
@@ -85,6 +86,7 @@ TEST_F(Audit, ANormalCacheIsCleanAndLeftAsItIs) {
 }
 
 TEST_F(Audit, CubAndPrecompiledHeadersGiveTheSameBytes) {
+  KILN_NIGHTLY_ONLY();  // eight compiles with CUB
   write("templates/reduce.toml", kReduceManifest);
   write("templates/reduce.cu", kReduceSource);
   write("plan.toml", "[[prewarm]]\ntemplate = \"reduce\"\nN = [1, 2, 3, 4]\n");

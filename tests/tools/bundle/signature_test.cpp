@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "support/nightly.hpp"
 #include "support/places.hpp"
 #include "tests/support/other_user.hpp"
 #include "tools/bundle/fixture.hpp"
@@ -207,6 +208,7 @@ TEST_F(BundleSigned, StockMinisignsFormerKindIsRefusedByName) {
 }
 
 TEST_F(BundleSigned, AKeyUnderAPasswordOfStockMinisignSigns) {
+  KILN_NIGHTLY_ONLY();  // stock minisign takes 1 GiB and ten seconds
   NEEDS_MINISIGN();
   write("answers", "sesame\nsesame\n");
   // minisign reads a password from stdin when there is no terminal.
