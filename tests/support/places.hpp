@@ -6,9 +6,9 @@ namespace kiln::places {
 
 extern const char* const kSourceDirectory;
 extern const char* const kBuildDirectory;
-extern const char* const kCommand;         ///< the command `kiln`
-extern const char* const kSharedLibrary;   ///< libkiln.so
-extern const char* const kFakeCuda;        ///< the driver of this executable's tests: the fake or the gated one
+extern const char* const kCommand;        ///< the command `kiln`
+extern const char* const kSharedLibrary;  ///< libkiln.so
+extern const char* const kFakeCuda;  ///< the driver of this executable's tests: the fake or the gated one
 extern const char* const kFakeFilesystem;  ///< to preload, like those below
 extern const char* const kFaultLibrary;
 extern const char* const kShiftedClock;
