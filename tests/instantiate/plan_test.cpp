@@ -73,27 +73,24 @@ TEST(Plan, FileErrorsNameTheLine) {
   refused("[[prewarm]\n", {"dir/plan.toml:1:"});
 }
 
+const std::string kRow = "[[prewarm]]\ntemplate = \"a\"\n";
+void expect_refused(const std::string& toml, std::initializer_list<std::string> pieces) {
+  expect_error(Errc::manifest, pieces, [&] { parse_plan(toml, "p.toml"); });
+}
+
 TEST(Plan, ProductsThatNobodyCanCompileAreRefusedWithTheirCount) {
-  const auto refused = [](const std::string& toml, std::initializer_list<std::string> pieces) {
-    expect_error(Errc::manifest, pieces, [&] { parse_plan(toml, "p.toml"); });
-  };
-  const std::string row = "[[prewarm]]\ntemplate = \"a\"\n";
-  refused(row + "A = { from = 0, to = 1000, step = 1 }\nB = { from = 1, to = 1001, step = 1 }\n",
-          {"p.toml:1: [[prewarm]]: 1002001 specialisations; a plan may have 1000000"});
-  std::string many = row;
+  expect_refused(kRow + "A = { from = 0, to = 1000, step = 1 }\nB = { from = 1, to = 1001, step = 1 }\n",
+                 {"p.toml:1: [[prewarm]]: 1002001 specialisations; a plan may have 1000000"});
+  std::string many = kRow;
   for (int i = 0; i < 100; ++i) many += "P" + std::to_string(i) + " = [1, 2]\n";
-  refused(many, {"p.toml:1: [[prewarm]]: more than 2^64 specialisations"});
+  expect_refused(many, {"p.toml:1: [[prewarm]]: more than 2^64 specialisations"});
 }
 
 TEST(Plan, AMillionSpecialisationsAreTheMost) {
   KILN_NIGHTLY_ONLY();  // each row below takes seconds to expand
-  const std::string row = "[[prewarm]]\ntemplate = \"a\"\n";
-  const auto refused = [](const std::string& toml, std::initializer_list<std::string> pieces) {
-    expect_error(Errc::manifest, pieces, [&] { parse_plan(toml, "p.toml"); });
-  };
-  refused(row + "A = { from = 1, to = 999999, step = 1 }\n" + row + "A = [0, 1]\n",
-          {"p.toml:4: [[prewarm]]: 2 specialisations after 999999 of the rows before"});
-  EXPECT_EQ(parse_plan(row + "A = { from = 1, to = 1000000, step = 1 }\n", "p.toml").size(), kMaxPlanned);
+  expect_refused(kRow + "A = { from = 1, to = 999999, step = 1 }\n" + kRow + "A = [0, 1]\n",
+                 {"p.toml:4: [[prewarm]]: 2 specialisations after 999999 of the rows before"});
+  EXPECT_EQ(parse_plan(kRow + "A = { from = 1, to = 1000000, step = 1 }\n", "p.toml").size(), kMaxPlanned);
 }
 
 std::vector<std::string> values_of(const std::string& value) {
