@@ -36,7 +36,7 @@ def blocks(page, language):
 
 
 def test_docs_make_an_operator_of_a_template_of_ones_own(driver, host_memory):
-    """The operator of docs/guide/pytorch.md launches the template of docs/guide/write-a-template.md.
+    """The operator of docs/guide/pytorch/own-operator.md launches the template of docs/guide/write-a-template.md.
     Both pages print them whole.
     """
     import kiln
@@ -47,7 +47,7 @@ def test_docs_make_an_operator_of_a_template_of_ones_own(driver, host_memory):
         manifest = "\n".join(block for block in blocks("docs/guide/write-a-template.md", "toml"))
         service.add_template(manifest[: manifest.index("[reference]")], blocks("docs/guide/write-a-template.md", "cpp")[0])
         kiln.torch.use_service(service)
-        program = next(block for block in blocks("docs/guide/pytorch.md", "py") if "kiln.torch.operator" in block)
+        program = next(block for block in blocks("docs/guide/pytorch/own-operator.md", "py") if "kiln.torch.operator" in block)
         made, used = program.strip().rsplit("\n\n", 1)
         names = {"kiln": kiln, "torch": torch}
         exec(made, names)
@@ -60,7 +60,7 @@ def test_docs_make_an_operator_of_a_template_of_ones_own(driver, host_memory):
 
 
 def test_docs_attend_with_a_plan(driver, host_memory):
-    """The attention of docs/guide/pytorch.md, compiled: planned twice, traced once."""
+    """The attention of docs/guide/pytorch/attention.md, compiled: planned twice, traced once."""
     import functools
 
     import kiln
@@ -69,7 +69,7 @@ def test_docs_attend_with_a_plan(driver, host_memory):
     from kiln.torch import _registry
 
     _registry.implement("CPU")
-    program = next(block for block in blocks("docs/guide/pytorch.md", "py") if "PagedDecode" in block)
+    program = next(block for block in blocks("docs/guide/pytorch/attention.md", "py") if "PagedDecode" in block)
     with kiln.Service() as service:
         kiln.torch.use_service(service)
         k_cache, v_cache = torch.zeros(2, 40, 16, 8, 128).bfloat16()

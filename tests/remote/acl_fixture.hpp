@@ -38,7 +38,7 @@ inline std::string small(std::string text) {
   return text;
 }
 
-/// A server on a Unix socket, set up as docs/guide/fleet.md says.
+/// A server on a Unix socket, set up as docs/guide/fleet/server.md says.
 class Acl : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
 // docs/fleet/users.acl and redis.conf on a real server: each command that a user needs works, and every other
-// command of the server is refused. docs/guide/fleet.md repeats the sentences of this file.
+// command of the server is refused. docs/guide/fleet/permissions.md repeats the sentences of this file.
 #include <gtest/gtest.h>
 
 #include "cache/fleet/redis/lease_commands.hpp"
@@ -223,7 +223,7 @@ TEST_F(Acl, LetsTheOperatorPruneAndNotWrite) {
   EXPECT_TRUE(forbids("kiln-operator", {"FLUSHALL"}));
 }
 
-/// These are limits of Redis's ACLs, which docs/guide/fleet.md states, too.
+/// These are limits of Redis's ACLs, which docs/guide/fleet/permissions.md states, too.
 TEST_F(Acl, CannotSeeOptionsValuesOrDatabases) {
   ASSERT_TRUE(allows("kiln-fleet", {"SET", kLease, "theirs", "NX", "PX", "60000"}));
   EXPECT_TRUE(allows("kiln-fleet", {"SET", kLease, "ours", "XX", "PX", "60000"}));

@@ -95,7 +95,8 @@ TEST(LeaseSimulation, ACrowdAsksForNoMoreThanThePageSays) {
     std::size_t keys;
     Micros spread, compile;
   };
-  // docs/guide/fleet.md has the figures of 10,000 nodes. A node asks for all of its keys at once, as in a prepare.
+  // docs/guide/fleet/capacity.md has the figures of 10,000 nodes. A node asks for all of its keys at once,
+  // as in a prepare.
   const std::size_t nodes = std::getenv("KILN_SIMULATION_RUNS") ? 10'000 : 1'000;
   for (const Row& row : {Row{"cold, within a minute, 0.1 s compiles", 16, 60'000'000, 100'000},
                          Row{"cold, within a minute, 8 s compiles", 16, 60'000'000, 8'000'000},

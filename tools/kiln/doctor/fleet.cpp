@@ -30,7 +30,7 @@ void probe_remote(Context& context, Findings& out) {
     tier = configured_tier(context);
   } catch (const Error& error) {
     out.push_back({"remote", Status::warning, "KILN_REMOTE is set, but the fleet's tier cannot be used",
-                   "see the warning above and docs/guide/fleet.md"});
+                   "see the warning above and docs/guide/fleet/set-up.md"});
     return;
   }
   if (config.remote_writes() && !tier->can_write())
@@ -55,7 +55,7 @@ void probe_servers(fleet::Tier& tier, Findings& out) {
                        (look.keys ? ", " + counted(*look.keys, "key") : "") +
                        (tier.writes() ? "; this node reads and writes" : "; this node only reads")});
     for (const std::string& advice : look.advice)
-      out.push_back({"remote", Status::note, look.name + ": " + advice, "docs/guide/fleet.md"});
+      out.push_back({"remote", Status::note, look.name + ": " + advice, "docs/guide/fleet/server.md"});
   }
 }
 

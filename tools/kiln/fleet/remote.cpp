@@ -17,8 +17,8 @@ void add_remote(Command app, Context& context) {
   add_remote_prune(remote, context);
   remote.footer(
       "KILN_REMOTE names the servers, KILN_REMOTE_KEY the public keys whose entries are accepted, and\n"
-      "KILN_REMOTE_SIGN the secret key that signs what this node writes. docs/guide/fleet.md explains the\n"
-      "setup.");
+      "KILN_REMOTE_SIGN the secret key that signs what this node writes.\n"
+      "docs/guide/fleet/set-up.md explains the setup.");
 }
 
 }  // namespace kiln::cli

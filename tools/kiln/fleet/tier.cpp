@@ -11,9 +11,9 @@ void add_strict_option(Command sub, bool& strict) {
 
 std::shared_ptr<fleet::Tier> configured_tier(Context& context) {
   if (!context.service().config().has_remote())
-    throw Error(
-        Errc::invalid_argument,
-        "no fleet's tier is configured: set KILN_REMOTE, such as redis://host:6379 (docs/guide/fleet.md)");
+    throw Error(Errc::invalid_argument,
+                "no fleet's tier is configured: set KILN_REMOTE, such as redis://host:6379 "
+                "(docs/guide/fleet/set-up.md)");
   auto tier = context.service().core().path().fleet().tier();
   if (!tier) throw Error(Errc::invalid_argument, "the fleet's tier cannot be used; the warning says why");
   return tier;
