@@ -15,7 +15,8 @@ SearchDirectories::SearchDirectories(const SearchPath& search) {
     const bool known = std::any_of(list_.begin(), list_.end(), [&](const SearchDirectory& d) {
       return d.device == st.st_dev && d.inode == st.st_ino;
     });
-    if (!known) list_.push_back({path, toolkit, st.st_dev, st.st_ino, {}, {}, {}});
+    const bool own = std::find(search.own.begin(), search.own.end(), path) != search.own.end();
+    if (!known) list_.push_back({path, toolkit, own, st.st_dev, st.st_ino, {}, {}, {}});
   };
   // The toolkit is first: a project directory that is also a toolkit directory is dropped.
   for (const std::string& path : search.toolkit) add(path, true);
@@ -54,7 +55,7 @@ std::vector<Root> SearchDirectories::roots(bool all) {
   for (std::size_t d = 0; d < list_.size(); ++d) {
     const SearchDirectory& directory = list_[d];
     if (all) name_of(d);
-    if (!directory.name.empty()) out.push_back({directory.name, directory.path, directory.toolkit});
+    if (!directory.name.empty()) out.push_back({directory.name, directory.path, directory.toolkit, directory.own});
   }
   return out;
 }

@@ -14,7 +14,7 @@ namespace kiln::source {
 
 struct SearchDirectory {
   std::string path;
-  bool toolkit = false;
+  bool toolkit = false, own = false;
   std::uint64_t device = 0, inode = 0;
   std::string name;                                    ///< empty until the directory is used
   std::unordered_map<std::string, std::size_t> known;  ///< relative name -> file, or kNoFile

@@ -106,6 +106,9 @@ struct PrewarmRow {
 
 enum class HostHeaders { none, shim };
 
+/// The stub that stands for each header of [compile] empty.
+inline constexpr const char* kEmptyHeader = "empty.h";
+
 struct CompileSpec {
   std::string std = "c++17";
   std::vector<std::string> options, preinclude, include_dirs, extra_includes;
@@ -113,6 +116,10 @@ struct CompileSpec {
   std::vector<std::pair<std::string, std::string>> replace;  ///< header name in #include -> file
   HostHeaders host_headers = HostHeaders::none;
   bool default_device = false, minimal = false, ndebug = true;
+  /// host_code = "cut": the compiler gets the source and its headers without what the kernel does not use
+  /// (overlay/cut.hpp). `keep` and `cut` are names of declarations.
+  bool cut_host_code = false;
+  std::vector<std::string> keep, cut;
 };
 
 /// [[global]]: a __device__ or __constant__ variable whose address the caller may ask for.

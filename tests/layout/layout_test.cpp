@@ -57,7 +57,7 @@ const std::vector<Wing> kWings = {
     {"cache",
      {"cache/record", "cache/compression", "cache/trust", "cache/lock", "cache/place", "cache/store/file",
       "cache/store", "cache/flight", "cache/bundle", "cache/fleet/net", "cache/fleet"}},
-    {"source", {"src/expression", "src/closure", "src/manifest", "src/instantiate"}},
+    {"source", {"src/expression", "src/closure", "src/overlay", "src/manifest", "src/instantiate"}},
     {"compile",
      {"src/compile/key", "src/compile/backend", "src/compile/worker", "src/compile/pool",
       "src/compile/advice", "src/compile/compiler"}},

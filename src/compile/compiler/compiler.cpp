@@ -10,6 +10,7 @@
 #include "compile/backend/backend.hpp"
 #include "compile/backend/confinement.hpp"
 #include "compile/compiler/header_reuse.hpp"
+#include "instantiate/overlay.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/cubin.hpp"
 
@@ -35,7 +36,10 @@ WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& tool
   WorkerRequest request;
   request.compiler = toolkit.compiler;
   request.program_name = kProgramDirectory + job.unit.unit + ".cu";
-  request.source = job.unit.source + job.unit.epilogue();
+  source::Overlay overlay = source::overlay_of(job.unit, job.closure);
+  request.source = std::move(overlay.source) + job.unit.epilogue();
+  request.overlay = std::move(overlay.files);
+  request.beside = std::move(overlay.beside);
   request.replace = job.unit.compile.replace;
   for (const source::Root& root : job.closure.roots) request.roots.emplace_back(root.name, root.path);
   request.arch = job.unit.resolved.arch.name();

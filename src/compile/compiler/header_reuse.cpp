@@ -207,10 +207,11 @@ std::optional<Digest> header_name(const WorkerRequest& request, const source::Cl
   if (closure.memoised || !closure.date_time.empty() || !closure.computed_probes.empty()) return std::nullopt;
   base::Writer text;
   const auto put = [](base::Writer& w, const std::string& value) { w.bytes(value); };
-  text.bytes("kiln-header 1").bytes(toolkit.compiler_build_id).bytes(toolkit.builtins_build_id);
+  text.bytes("kiln-header 2").bytes(toolkit.compiler_build_id).bytes(toolkit.builtins_build_id);
   text.bytes(request.arch).bytes(request.program_name).bytes(request.source).number(settings.heap_bytes);
   text.list(request.options, put);
   text.list(request.roots, [](base::Writer& w, const auto& root) { w.bytes(root.first); });
+  text.list(request.overlay, [](base::Writer& w, const auto& file) { w.bytes(file.first).bytes(file.second); });
   text.list(closure.files, [](base::Writer& w, const source::ClosureFile& file) {
     w.bytes(file.symbolic)
         .bytes({reinterpret_cast<const char*>(file.digest.bytes.data()), file.digest.bytes.size()});

@@ -8,6 +8,7 @@
 #include "base/process.hpp"
 #include "compile/key/facts.hpp"
 #include "compile/key/fields.hpp"
+#include "instantiate/overlay.hpp"
 
 namespace kiln::compile {
 namespace {
@@ -67,6 +68,7 @@ MadeKey make_key(const source::Instantiation& unit, const source::Closure& closu
     put(text, FieldId::include, edge.includer, edge.spelling, file.symbolic, file.digest);
   }
   for (const auto& [name, file] : unit.compile.replace) put(text, FieldId::replace, name, file);
+  if (unit.compile.cut_host_code) put(text, FieldId::host_code, source::host_code_text(unit.compile));
   put(text, FieldId::name, unit.name_expression);
   for (const source::NamedText& e : unit.entries) put(text, FieldId::entry, e.name, e.cpp);
   for (const source::NamedText& g : unit.globals) put(text, FieldId::global, g.name, g.cpp);

@@ -90,6 +90,8 @@ std::string encode(const WorkerRequest& r) {
   out.bytes(r.compiler.library).bytes(r.compiler.builtins).bytes(r.program_name).bytes(r.source);
   put_pairs(out, r.roots);
   put_pairs(out, r.replace);
+  put_pairs(out, r.overlay);
+  put_pairs(out, r.beside);
   out.bytes(r.arch);
   put_strings(out, r.options);
   out.bytes(r.random_seed);
@@ -110,6 +112,8 @@ WorkerRequest decode_request(std::string_view bytes) {
   r.source = in.string();
   r.roots = get_pairs(in);
   r.replace = get_pairs(in);
+  r.overlay = get_pairs(in);
+  r.beside = get_pairs(in);
   r.arch = in.string();
   r.options = get_strings(in);
   r.random_seed = in.string();

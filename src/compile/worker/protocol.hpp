@@ -11,7 +11,7 @@
 
 namespace kiln::compile {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 inline constexpr std::size_t kMaxFrame = std::size_t{1} << 30;
 
 std::string encode(const WorkerRequest& request);

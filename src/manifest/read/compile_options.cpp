@@ -126,12 +126,42 @@ std::string inner_path(const TableReader& reader, std::string_view key) {
   return path;
 }
 
+/// `empty` is a short form of `replace`.
+void read_empty_headers(CompileSpec& out, const TableReader& reader) {
+  for (const std::string& name : reader.lines("empty")) {
+    check_header(reader, "empty", name);
+    if (!out.cut_host_code)
+      reader.fail("empty", "has an effect only with host_code = \"cut\"; [compile] replace does it without");
+    for (const auto& [replaced, stub] : out.replace) {
+      if (replaced == name) reader.fail("empty", base::quote(name) + " is already in [compile] replace");
+    }
+    out.replace.emplace_back(name, kEmptyHeader);
+  }
+}
+
+void read_host_code(CompileSpec& out, const TableReader& reader) {
+  const std::string host_code = reader.text_or("host_code", "keep");
+  if (host_code != "keep" && host_code != "cut")
+    reader.fail("host_code", base::quote(host_code) + " is unknown; allowed: keep cut");
+  out.cut_host_code = host_code == "cut";
+  for (const auto& [key, names] : {std::pair{"keep", &out.keep}, std::pair{"cut", &out.cut}}) {
+    *names = reader.lines(key);
+    if (!names->empty() && !out.cut_host_code)
+      reader.fail(key, "has an effect only with host_code = \"cut\"");
+    for (const std::string& name : *names) {
+      if (!base::is_identifier(name))
+        reader.fail(key, base::quote(name) + " must be the name of a declaration, without namespaces");
+    }
+  }
+}
+
 void read_compile(Draft& draft, const TableReader& root) {
   const TomlValue* found = root.find("compile");
   if (!found) return;
   const TableReader reader(*found, "[compile]", root.file(),
                            {"std", "options", "define", "preinclude", "include_dirs", "extra_includes",
-                            "default_device", "minimal", "host_headers", "replace", "ndebug"});
+                            "default_device", "minimal", "host_headers", "replace", "ndebug", "host_code", "keep",
+                            "cut", "empty"});
   CompileSpec& out = draft.out.compile;
   out.std = reader.text_or("std", out.std);
   if (out.std != "c++14" && out.std != "c++17" && out.std != "c++20") {
@@ -169,6 +199,8 @@ void read_compile(Draft& draft, const TableReader& root) {
       out.replace.emplace_back(name, stub);
     }
   }
+  read_host_code(out, reader);
+  read_empty_headers(out, reader);
   const TomlValue* define = reader.find("define");
   if (!define) return;
   const TableReader macros(*define, "[compile] define", root.file());

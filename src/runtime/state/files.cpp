@@ -44,13 +44,13 @@ const toolchain::Toolkit& Files::toolkit() {
   });
 }
 
-/// The directory of kiln's own stand-ins for host headers.
-std::string Files::shims() const {
-  const std::string directory = config_.installed_templates() + "/shim";
+/// A directory of kiln's own stand-ins for host headers. `key` is the line of the manifest that asks for it.
+std::string Files::own_headers(const std::string& folder, const std::string& key) const {
+  const std::string directory = config_.installed_templates() + '/' + folder;
   std::error_code error;
   if (config_.installed_templates().empty() || !std::filesystem::is_directory(directory, error)) {
     throw Error(Errc::source,
-                "host_headers = \"shim\" needs the headers that come with kiln's templates, and " +
+                key + " needs the headers that come with kiln's templates, and " +
                     (config_.installed_templates().empty()
                          ? config_.about_templates()
                          : "'" + directory + "' is not a directory: install all of kiln's templates"));
@@ -70,8 +70,10 @@ source::SearchPath Files::search_path(const source::Instantiation& unit) {
   for (const std::string& directory : unit.compile.include_dirs)
     out.project.push_back(origin.directory + '/' + directory);
   for (std::string& directory : config_.include_directories()) out.project.push_back(std::move(directory));
-  if (!config_.installed_templates().empty()) out.project.push_back(config_.installed_templates());
-  if (unit.compile.host_headers == source::HostHeaders::shim) out.project.push_back(shims());
+  if (!config_.installed_templates().empty()) out.own.push_back(config_.installed_templates());
+  if (unit.compile.host_headers == source::HostHeaders::shim) out.own.push_back(own_headers("shim", "host_headers = \"shim\""));
+  if (unit.compile.cut_host_code) out.own.push_back(own_headers("stubs", "host_code = \"cut\""));
+  out.project.insert(out.project.end(), out.own.begin(), out.own.end());
   out.toolkit = toolkit().include_dirs;
   out.replace = unit.compile.replace;
   return out;

@@ -36,7 +36,7 @@ class Files {
 
  private:
   source::SearchPath search_path(const source::Instantiation& unit);
-  std::string shims() const;
+  std::string own_headers(const std::string& folder, const std::string& key) const;
 
   const Config& config_;
   base::Lazy<toolchain::Toolkit> toolkit_;

@@ -13,7 +13,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <set>
 
 #include "base/arch.hpp"
 #include "base/deadline.hpp"
@@ -38,6 +41,34 @@ void link_into(const std::string& directory, const std::string& name, const std:
   if (::symlink(target.c_str(), (directory + '/' + name).c_str()) != 0) {
     throw Error(Errc::io, "cannot link '" + name + "' in '" + directory + "': " + std::strerror(errno));
   }
+}
+
+/// Makes the folders that a file needs, and returns its path.
+std::string path_in(const std::string& directory, const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::path(directory) / name;
+  std::filesystem::create_directories(path.parent_path(), error);
+  if (error) throw Error(Errc::io, "cannot make the folder of '" + name + "': " + error.message());
+  return path;
+}
+
+/// A root is a link to its directory. A root of which the compiler sees other texts is a folder of these
+/// texts, with links to the other files.
+void make_roots(const std::string& directory, const WorkerRequest& request) {
+  std::set<std::string, std::less<>> folders;
+  for (const auto& [name, text] : request.overlay) {
+    folders.insert(name.substr(0, name.find('/')));
+    std::ofstream file(path_in(directory, name), std::ios::binary);
+    if (!file.write(text.data(), static_cast<std::streamsize>(text.size())).flush())
+      throw Error(Errc::io, "cannot write '" + name + "' in '" + directory + "'");
+  }
+  for (const auto& [name, path] : request.beside) {
+    path_in(directory, name);
+    link_into(directory, name, path.starts_with('/') ? path : directory + '/' + path);
+  }
+  for (const auto& [name, path] : request.beside) folders.insert(name.substr(0, name.find('/')));
+  for (const auto& [name, path] : request.roots)
+    if (!folders.contains(name)) link_into(directory, name, path);
 }
 
 /// The header trace goes to a memory file, because NVRTC aborts on an unwritable path and
@@ -173,7 +204,7 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
     for (const int arch : nvrtc.archs) response.message += ' ' + base::Arch{arch}.name();
     return;
   }
-  for (const auto& [name, path] : request.roots) link_into(directory, name, path);
+  make_roots(directory, request);
   std::unique_ptr<HeaderTrace> trace;
   // The request alone decides, also when a header is used. NVRTC requires the options of the header's
   // creator, and a trace makes its PTX vary between runs.

@@ -1,0 +1,41 @@
+// Cuts away what a kernel does not use, so that a compiler for device code can read a file that nvcc compiles:
+// launchers, context classes, main, explicit instantiations, other kernels.
+//
+// The texts stay as they are on disk; the compiler gets the result. A name that any kept text mentions keeps
+// each of its declarations, so no overload is chosen differently: a cut either leaves the kernel as it is, or
+// leaves a name undeclared, which is an error.
+//
+// A function is cut when
+//   - nothing that is kept mentions its name, or
+//   - it has neither __device__, __global__ nor constexpr: nvcc would refuse a call of it in a kernel.
+// Types, aliases, variables and concepts are cut when nothing that is kept mentions their names. Explicit
+// instantiations are always cut. Directives are never cut, and every kept line keeps its number.
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::source {
+
+/// The version of the rules above. It is part of the key.
+inline constexpr std::string_view kCutVersion = "1";
+
+struct CutRules {
+  std::vector<std::string> roots;  ///< C++ texts whose words are needed: name expressions, exports
+  std::vector<std::string> keep;   ///< names whose declarations are kept in any case
+  std::vector<std::string> cut;    ///< names whose functions and variables are cut in any case
+};
+
+struct CutTexts {
+  std::vector<std::string> texts;  ///< one for each text, of equal size and with equal lines
+  std::set<std::string> names;     ///< of declarations that were cut and that no kept declaration has
+  bool unmarked = false;  ///< a kept function has no execution space: it needs [compile] default_device
+};
+
+/// Any bytes are allowed as texts.
+CutTexts cut_host_code(const std::vector<std::string_view>& texts, const CutRules& rules);
+
+}  // namespace kiln::source

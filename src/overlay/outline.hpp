@@ -1,0 +1,50 @@
+// The outline of a C++ text: its declarations at namespace scope, the member functions of its classes, and its
+// macros. It is read from tokens alone, so it is only as exact as a reader without a compiler can be. Where
+// it is not sure, a declaration counts as `fixed`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "overlay/tokens.hpp"
+
+namespace kiln::source {
+
+inline constexpr std::size_t kNoDeclaration = static_cast<std::size_t>(-1);
+
+enum class DeclarationKind : std::uint8_t {
+  fixed,          ///< a using-directive, or text that the reader does not understand
+  function,       ///< with or without a body
+  named,          ///< a type, an alias, a variable, a concept
+  check,          ///< static_assert
+  call,           ///< a macro that stands alone: NAME(...)
+  instantiation,  ///< an explicit instantiation: template void f<int>();
+};
+
+struct Declaration {
+  DeclarationKind kind = DeclarationKind::fixed;
+  std::size_t begin = 0, end = 0;            ///< bytes of the text
+  std::size_t parent = kNoDeclaration;       ///< of a member function: the index of its class
+  std::vector<std::string_view> names;       ///< what it declares, and at times more
+  std::vector<std::string_view> words;       ///< every word in it, each once, without its member functions
+  std::vector<std::string_view> specifiers;  ///< words of a function's head outside of parentheses
+  bool body = false;                         ///< of a function: it is defined here
+  bool stays_in_class = false;               ///< of a member function: a constructor, virtual, an operator
+};
+
+struct MacroDefinition {
+  std::string_view name;
+  std::vector<std::string_view> words;  ///< of its replacement
+  bool braces = false;                  ///< opens or closes a scope
+};
+
+std::vector<MacroDefinition> macros_of(const std::vector<Token>& tokens);
+
+/// `brace_macros` are macros that open or close a scope, in all texts that belong together.
+std::vector<Declaration> outline_of(std::string_view text, const std::vector<Token>& tokens,
+                                    const std::set<std::string_view>& brace_macros);
+
+}  // namespace kiln::source

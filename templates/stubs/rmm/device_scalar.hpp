@@ -1,0 +1,2 @@
+#pragma once
+#include <rmm/cuda_stream_view.hpp>
