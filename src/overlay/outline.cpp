@@ -108,8 +108,11 @@ class Outliner {
       } else if (parent != kNoDeclaration && one_of(token(i).text, kAccess) && token(i + 1).is(":")) {
         i += 2;
       } else if (const std::size_t open = opening_brace(i, end); open != end && depth < kMostScopes) {
+        const std::size_t outer = scope_.size();
+        enter(i, open);
         i = open + 1;
         scope(i, end, parent, depth + 1);
+        scope_.resize(outer);
         if (i < end) ++i;
       } else if (is_word(token(i)) && (brace_macros_.contains(token(i).text) || opens_or_closes(token(i).text))) {
         i = token(i + 1).is("(") ? after_group(i + 1, end) : i + 1;
@@ -125,6 +128,22 @@ class Outliner {
     if (!token(i).is("namespace")) return end;
     while (i < end && !token(i).is("{") && !token(i).is(";") && !token(i).is("=")) ++i;
     return i < end && token(i).is("{") ? i : end;
+  }
+  /// Appends the names of the namespace whose words are those from i to `open`.
+  void enter(std::size_t i, std::size_t open) {
+    bool skipped = !token(i).is("namespace");  // inline, or extern "C"
+    for (; i < open; ++i) {
+      if (token(i).is("(") || token(i).is("[")) {
+        i = after_group(i, open) - 1;
+      } else if (token(i).is("inline")) {
+        skipped = true;
+      } else if (is_word(token(i)) && !token(i).is("namespace") && !one_of(token(i).text, kWithParentheses)) {
+        // Of several words only the last is the name: the others are macros.
+        const bool last = i + 1 == open || token(i + 1).is("::") || token(i + 1).is("[");
+        if (last && !skipped) scope_ += (scope_.empty() ? "" : "::") + std::string(token(i).text);
+        if (last) skipped = false;
+      }
+    }
   }
   /// The position after the group of brackets that opens at i.
   std::size_t after_group(std::size_t i, std::size_t end) const {
@@ -174,7 +193,7 @@ class Outliner {
     if (called != 0) {
       i = called;
     } else {
-      i = read(from, end, head, parent != kNoDeclaration);
+      i = read(from, end, head);
       for (std::size_t t = begin; t < from; ++t)
         head.crosses = head.crosses || tokens_[t].kind == Token::Kind::directive;
     }
@@ -183,6 +202,7 @@ class Outliner {
     out.begin = offset(begin);
     out.end = offset(i - 1) + token(i - 1).text.size();
     out.parent = parent;
+    if (parent == kNoDeclaration) out.scope = scope_;
     if (called != 0) {
       out.kind = DeclarationKind::call;
     } else if (head.crosses) {
@@ -192,7 +212,7 @@ class Outliner {
     } else {
       describe(out, head, i);
     }
-    if (parent != kNoDeclaration) return member(out, begin, i, head, end, depth);
+    if (parent != kNoDeclaration) return member(out, begin, i, head, depth);
     const std::size_t own = out_.size();
     out_.push_back(std::move(out));
     if (is_type(head) && !head.crosses) {
@@ -202,7 +222,7 @@ class Outliner {
     out_[own].words = own_words(own, begin, i);
   }
   /// Keeps a member function. Everything else is part of its class.
-  void member(Declaration& out, std::size_t begin, std::size_t& i, const Head& head, std::size_t, int depth) {
+  void member(Declaration& out, std::size_t begin, std::size_t i, const Head& head, int depth) {
     if (out.kind != DeclarationKind::function) {
       if (!is_type(head) || head.crosses || depth >= kMostScopes) return;
       std::size_t inside = head.body + 1;
@@ -256,7 +276,7 @@ class Outliner {
   }
 
   /// Reads a declaration from `i`, and returns the position after it.
-  std::size_t read(std::size_t i, std::size_t end, Head& head, bool in_class) {
+  std::size_t read(std::size_t i, std::size_t end, Head& head) {
     Nesting nesting;
     bool ends_with_body = false;
     for (; i < end; ++i) {
@@ -292,7 +312,6 @@ class Outliner {
         break;
       }
     }
-    (void)in_class;
     head.crosses = head.crosses || nesting.crosses() || nesting.depth() != 0;
     return i;
   }
@@ -424,6 +443,7 @@ class Outliner {
   const std::string_view text_;
   const std::vector<Token>& tokens_;
   const std::set<std::string_view>& brace_macros_;
+  std::string scope_;  ///< the namespaces around the place that is read
   std::vector<Declaration> out_;
   std::vector<Member> members_;  ///< of the class that is being read
 };

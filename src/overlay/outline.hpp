@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,7 @@ enum class DeclarationKind : std::uint8_t {
 struct Declaration {
   DeclarationKind kind = DeclarationKind::fixed;
   std::size_t begin = 0, end = 0;            ///< bytes of the text
+  std::string scope;  ///< "outer::inner", without unnamed and inline namespaces; empty for a member function
   std::size_t parent = kNoDeclaration;       ///< of a member function: the index of its class
   std::vector<std::string_view> names;       ///< what it declares, and at times more
   std::vector<std::string_view> words;       ///< every word in it, each once, without its member functions

@@ -1,6 +1,5 @@
 #include "tools/kiln/help/complete.hpp"
 #include "tools/kiln/cli/catalog.hpp"
-#include "tools/kiln/import/brackets.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,32 +1,106 @@
-// A kernel's arguments, as far as its declaration tells them.
-#include "tools/kiln/import/arguments.hpp"
+// A kernel's arguments: types and sizes from the image, names from the declaration.
+#include <cxxabi.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
+#include "base/text.hpp"
 #include "expression/expression.hpp"
 #include "tools/kiln/import/draft.hpp"
-#include "tools/kiln/import/types.hpp"
 
 namespace kiln::cli {
 namespace {
 
+struct NamedType {
+  std::string_view text;
+  Dtype dtype;
+};
+constexpr NamedType kNamedTypes[] = {
+    {"float", Dtype::f32},          {"double", Dtype::f64},          {"__half", Dtype::f16},
+    {"half", Dtype::f16},           {"nv_half", Dtype::f16},         {"__nv_bfloat16", Dtype::bf16},
+    {"nv_bfloat16", Dtype::bf16},   {"__nv_fp8_e4m3", Dtype::e4m3},  {"__nv_fp8_e5m2", Dtype::e5m2},
+    {"signed char", Dtype::i8},     {"char", Dtype::i8},             {"int8_t", Dtype::i8},
+    {"unsigned char", Dtype::u8},   {"uint8_t", Dtype::u8},          {"bool", Dtype::u8},
+    {"int", Dtype::i32},            {"int32_t", Dtype::i32},         {"signed", Dtype::i32},
+    {"unsigned", Dtype::u32},       {"unsigned int", Dtype::u32},    {"uint32_t", Dtype::u32},
+    {"uint", Dtype::u32},           {"long", Dtype::i64},            {"long long", Dtype::i64},
+    {"int64_t", Dtype::i64},        {"ptrdiff_t", Dtype::i64},       {"unsigned long", Dtype::u64},
+    {"unsigned long long", Dtype::u64}, {"uint64_t", Dtype::u64},    {"size_t", Dtype::u64}};
+constexpr NamedType kVectorTypes[] = {{"float", Dtype::f32}, {"double", Dtype::f64}, {"int", Dtype::i32},
+                                      {"uint", Dtype::u32},  {"char", Dtype::i8},    {"uchar", Dtype::u8}};
+
+/// A type without const, and what it points to.
+struct PlainType {
+  std::string text;
+  int pointers = 0;
+  bool points_to_const = false;
+};
+PlainType plain_type(std::string text) {
+  PlainType out;
+  std::string word;
+  for (const Token& t : source::tokens_of(text)) {
+    if (t.is("*") || t.is("&")) {
+      if (out.pointers++ == 0) out.points_to_const = word == "const";
+    } else if (t.is("const")) {
+      word = "const";
+    } else {
+      const bool blank = !out.text.empty() && base::is_identifier_character(out.text.back()) &&
+                         base::is_identifier_character(t.text.front());
+      out.text += (blank ? " " : "") + std::string(t.text);
+    }
+  }
+  if (out.pointers > 0 && !out.points_to_const) out.points_to_const = text.starts_with("const ");
+  return out;
+}
+
+/// "void f<float>(float const*, int)" -> the types of the arguments; empty when the name has none.
+std::vector<std::string> argument_types(const std::string& lowered_name) {
+  int status = 0;
+  char* const text = abi::__cxa_demangle(lowered_name.c_str(), nullptr, nullptr, &status);
+  if (status != 0 || !text) return {};
+  const std::string name = text;
+  std::free(text);
+  if (!name.ends_with(')')) return {};
+  std::vector<std::string> out;
+  int depth = 0;
+  std::size_t end = name.size() - 1;
+  for (std::size_t i = name.size(); i-- > 0;) {
+    const char c = name[i];
+    const bool opens = c == '(' || c == '<' || c == '[' || c == '{';
+    if (c == ')' || c == '>' || c == ']' || c == '}') ++depth;
+    if (opens) --depth;
+    const bool last = depth == 0 && c == '(';
+    if ((c != ',' || depth != 1) && !last) continue;
+    std::string one = name.substr(i + 1, end - i - 1);
+    while (one.starts_with(' ')) one.erase(0, 1);
+    if (!one.empty()) out.insert(out.begin(), one);
+    end = i;
+    if (last) return out;
+  }
+  return {};
+}
+
 class ArgumentDraft {
  public:
-  ArgumentDraft(const ImportDraft& draft, const KernelDeclaration& kernel, const CudaSource& source)
-      : draft_(draft), kernel_(kernel), source_(source) {}
+  ArgumentDraft(const ImportDraft& draft, const KernelDeclaration& kernel) : draft_(draft), kernel_(kernel) {}
 
-  ImportArgument read(const FunctionParameter& in) {
+  /// `compiled` is the type in the image, empty when it is not known.
+  ImportArgument read(const FunctionParameter& in, const std::string& compiled, std::uint32_t bytes) const {
     ImportArgument out;
     out.declared = in.declared;
-    const PlainType type = plain_type(in.type, source_);
-    const std::size_t words = type.words.size();
-    const bool of_function =
-        words > 2 && type.words[words - 1].is(")") && type.words[words - 2].is("*");  // "void(*)"
-    if (type.pointers > 0 || of_function)
-      pointer(out, type);
-    else
-      value(out, type);
+    out.bytes = bytes;
+    const PlainType declared = plain_type(in.type);
+    const PlainType type = compiled.empty() ? declared : plain_type(compiled);
+    if (compiled.empty() && in.type == "void*") {
+      out.type = "ptr<void>";
+      out.writes = true;
+      out.todo = "shape: how many elements, as an expression";
+    } else if (type.pointers > 0) {
+      pointer(out, type, declared);
+    } else {
+      value(out, type, declared);
+    }
     if (out.type.size() == 3) take_default(out, in.fallback);
     return out;
   }
@@ -39,14 +113,60 @@ class ArgumentDraft {
     return nullptr;
   }
   bool depends_on_parameters(const PlainType& type) const {
-    return std::any_of(type.words.begin(), type.words.end(), [&](const Token& t) {
-      return std::any_of(kernel_.parameters.begin(), kernel_.parameters.end(),
-                         [&](const TemplateParameter& p) { return !p.name.empty() && t.is(p.name); });
+    const Tokens words = source::tokens_of(type.text);
+    return std::any_of(kernel_.parameters.begin(), kernel_.parameters.end(), [&](const TemplateParameter& p) {
+      return std::any_of(words.begin(), words.end(), [&](const Token& t) { return !p.name.empty() && t.is(p.name); });
     });
+  }
+  void pointer(ImportArgument& out, const PlainType& type, const PlainType& declared) const {
+    out.writes = !type.points_to_const;
+    out.type = "ptr<void>";
+    const bool vector = !type.text.empty() && type.text.back() >= '1' && type.text.back() <= '4';
+    if (type.pointers > 1) {
+      out.todo = "an array of pointers in device memory; ";
+    } else if (const ImportParameter* parameter = dtype_parameter(declared.text)) {
+      out.type = "ptr<" + parameter->name + '>';
+    } else if (const auto dtype = dtype_of(type.text)) {
+      out.type = "ptr<" + std::string(to_string(*dtype)) + '>';
+    } else if (const auto element = vector ? element_of(type.text) : std::nullopt) {
+      out.type = "ptr<" + std::string(to_string(*element)) + '>';
+      out.todo = std::string(1, type.text.back()) + " elements for each " + type.text + "; ";
+    } else if (type.text != "void") {
+      out.todo = "elements are " + type.text + ": its shape counts bytes; ";
+    }
+    out.todo += "shape: how many elements, as an expression";
+  }
+  static std::optional<Dtype> element_of(const std::string& text) {
+    for (const NamedType& known : kVectorTypes)
+      if (text.substr(0, text.size() - 1) == known.text) return known.dtype;
+    if (text == "half2" || text == "__half2") return Dtype::f16;
+    if (text == "__nv_bfloat162") return Dtype::bf16;
+    return std::nullopt;
+  }
+  void value(ImportArgument& out, const PlainType& type, const PlainType& declared) const {
+    const auto is = [&](std::string_view a, std::string_view b) { return declared.text == a || declared.text == b; };
+    const std::string base = type.text.substr(0, type.text.find("_st"));
+    if (base == "CUtensorMap" || base == "cute::TmaDescriptor") {
+      out.type = "tensormap";
+    } else if (is("cudaTextureObject_t", "CUtexObject")) {
+      out.type = "texture";
+    } else if (is("cudaSurfaceObject_t", "CUsurfObject")) {
+      out.type = "surface";
+    } else if (const auto dtype = dtype_of(type.text); dtype && is_number(*dtype) && !depends_on_parameters(declared)) {
+      out.type = to_string(*dtype);
+      out.todo = "what 'kiln run' passes";
+    } else {
+      out.type = depends_on_parameters(declared) || out.bytes == 0 ? "struct" : "struct<" + std::to_string(out.bytes) + '>';
+      out.todo = declared.text + ", passed as bytes";
+    }
+  }
+  static bool is_number(Dtype dtype) {
+    return dtype == Dtype::i32 || dtype == Dtype::u32 || dtype == Dtype::i64 || dtype == Dtype::u64 ||
+           dtype == Dtype::f32 || dtype == Dtype::f64;
   }
   /// Takes a number as default: "4", "-1", "1e-5f".
   static void take_default(ImportArgument& out, const Tokens& fallback) {
-    if (fallback.empty() || fallback.back().kind != Token::Kind::number || fallback.size() > 2) return;
+    if (fallback.empty() || fallback.back().kind != Token::Kind::literal || fallback.size() > 2) return;
     if (fallback.size() == 2 && !fallback[0].is("-")) return;
     const std::string sign = fallback.size() == 2 ? "-" : "";
     if (out.type[0] != 'f') {
@@ -54,73 +174,69 @@ class ArgumentDraft {
       if (!text.empty()) out.value = sign + text;
       return;
     }
-    std::string text = fallback.back().text;
+    std::string text(fallback.back().text);
     if (text.back() == 'f' || text.back() == 'F') text.pop_back();
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc{} || end != text.data() + text.size()) return;
-    const bool real =
-        text.find_first_of(".eE") != std::string::npos;  // TOML wants digits on both sides of a dot
+    const bool real = text.find_first_of(".eE") != std::string::npos;  // TOML wants digits on both sides of a dot
     if (!real || (text.front() != '.' && text.find(".e") == std::string::npos && text.back() != '.'))
       out.value = sign + text + (real ? "" : ".0");
-  }
-  void pointer(ImportArgument& out, const PlainType& type) const {
-    out.writes = !type.points_to_const;
-    out.type = "ptr<void>";
-    if (type.pointers > 1) {
-      out.todo = "an array of pointers in device memory; ";
-    } else if (const ImportParameter* parameter = dtype_parameter(type.word())) {
-      out.type = "ptr<" + parameter->name + '>';
-    } else if (const auto dtype = dtype_of(type)) {
-      out.type = "ptr<" + std::string(to_string(*dtype)) + '>';
-    } else if (const auto vector = vector_element(type)) {
-      out.type = "ptr<" + std::string(to_string(vector->dtype)) + '>';
-      out.todo = std::to_string(vector->count) + " elements for each " + type.text() + "; ";
-    } else if (type.text() != "void") {
-      out.todo = "elements are " + type.text() + ": its shape counts bytes; ";
-    }
-    out.todo += "shape: how many elements, as an expression";
-  }
-  void value(ImportArgument& out, const PlainType& type) const {
-    out.type = value_type(type);
-    if (!out.type.empty()) {
-      if (out.type != "tensormap" && out.type != "texture" && out.type != "surface")
-        out.todo = "what 'kiln run' passes";
-      return;
-    }
-    if (const auto declared = source_.enums.find(type.word()); declared != source_.enums.end()) {
-      out.type = "i32";
-      out.is_enum = true;
-      out.value = "0";
-      out.todo = "the number of one of " + declared->second.qualified;
-      return;
-    }
-    out.sized_by_image = true;
-    out.type = depends_on_parameters(type) ? "struct" : "struct<4>";
-    out.todo = type.text() + ", passed as bytes";
   }
 
   const ImportDraft& draft_;
   const KernelDeclaration& kernel_;
-  const CudaSource& source_;
 };
+
+template <class Three>
+std::vector<std::string> dimensions(const Three& three) {
+  std::vector<std::string> out;
+  for (const auto v : three) out.push_back(std::to_string(std::max<std::uint32_t>(v, 1)));
+  while (out.size() > 1 && out.back() == "1") out.pop_back();
+  return out;
+}
 
 }  // namespace
 
-void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const CudaSource& source) {
-  ArgumentDraft read(draft, kernel, source);
+std::optional<Dtype> dtype_of(std::string type) {
+  for (const char* prefix : {"std::", "cuda::std::", "::", "kiln::"})
+    if (type.starts_with(prefix)) type.erase(0, std::string_view(prefix).size());
+  if (type == "c10::Half" || type == "at::Half" || type == "c10::Float16<__half>") return Dtype::f16;
+  if (type == "c10::BFloat16" || type == "at::BFloat16" || type == "c10::Float16<__nv_bfloat16>") return Dtype::bf16;
+  for (const NamedType& known : kNamedTypes)
+    if (known.text == type) return known.dtype;
+  return std::nullopt;
+}
+
+void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const compile::Facts* image) {
+  draft.arguments.clear();
   std::vector<std::string> taken;
   for (const ImportParameter& p : draft.parameters) taken.push_back(p.name);
-  for (std::size_t i = 0; i < kernel.arguments.size(); ++i) {
-    ImportArgument argument = read.read(kernel.arguments[i]);
-    argument.name = kernel.arguments[i].name.empty() ? "arg" + std::to_string(i)
-                                                     : identifier_of(kernel.arguments[i].name);
-    while (source::is_reserved_name(argument.name) ||
-           std::find(taken.begin(), taken.end(), argument.name) != taken.end())
+  const std::vector<std::string> types =
+      image ? argument_types(image->lowered_name) : std::vector<std::string>{};
+  const std::size_t count = image ? image->arguments.size() : kernel.arguments.size();
+  const bool hidden = count != kernel.arguments.size();  // a macro hides some
+  const ArgumentDraft read(draft, kernel);
+  for (std::size_t i = 0; i < count; ++i) {
+    FunctionParameter declared;
+    if (i < kernel.arguments.size() && !hidden) declared = kernel.arguments[i];
+    std::uint32_t bytes = 0;
+    if (image)
+      for (const compile::ArgumentFact& fact : image->arguments)
+        if (fact.ordinal == i) bytes = fact.size;
+    const std::string type = types.size() == count ? types[i] : std::string();
+    if (hidden) declared.declared = declared.type = type;
+    ImportArgument argument = read.read(declared, type, bytes);
+    argument.name = declared.name.empty() ? "arg" + std::to_string(i) : identifier_of(declared.name);
+    if (hidden && argument.todo.empty()) argument.todo = "its name, which a macro hides";
+    while (source::is_reserved_name(argument.name) || std::find(taken.begin(), taken.end(), argument.name) != taken.end())
       argument.name += '_';
     taken.push_back(argument.name);
     draft.arguments.push_back(std::move(argument));
   }
+  if (!image) return;
+  if (image->required_block[0] > 0) draft.block = dimensions(image->required_block);
+  if (image->cluster[0] > 0 && draft.cluster.empty()) draft.cluster = dimensions(image->cluster);
 }
 
 }  // namespace kiln::cli

@@ -1,5 +1,5 @@
-// The draft of a kernel's manifest: parameters, arguments and launch. A `todo` marks what the declaration
-// leaves open.
+// The draft of a kernel's manifest: parameters, arguments, launch and what the compiler needs. A `todo` marks
+// what neither the source nor the image says.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "tools/kiln/import/source.hpp"
+#include "compile/key/facts.hpp"
+#include "tools/kiln/import/declaration.hpp"
 
 namespace kiln::cli {
 
@@ -20,24 +21,28 @@ struct ImportParameter {
   std::vector<std::pair<std::string, std::string>> choices;
   std::int64_t least = 0, most = 65536;
   std::string fallback;  ///< its default as TOML; empty: no default
-  std::string value;     ///< the value that proves the manifest; empty: the default
+  std::string value;     ///< the value that is compiled; empty: the default
+  std::string evidence;  ///< where the source shows the value: "norm.cu:374"
+  bool guessed = false;  ///< nothing says that the kernel takes this value
+  std::string ask;       ///< what to give instead of the guess
   std::string todo;
 };
 const char* name_of(ImportParameter::Kind kind) noexcept;
 
 struct ImportArgument {
   std::string name, type, declared;
-  bool writes = false;          ///< a pointer to non-const
-  bool sized_by_image = false;  ///< a struct whose size comes from the compiled image
-  bool is_enum = false;         ///< an enum of this source, passed as its number
-  std::string value;            ///< its default when that is a number
+  std::uint32_t bytes = 0;  ///< in the image; 0: not known
+  bool writes = false;      ///< a pointer to non-const
+  std::string value;        ///< its default when that is a number
   std::string todo;
 };
 
-/// Options and shims that NVRTC needs beside the source.
+/// What the compiler needs beside the source.
 struct Measures {
-  /// nvcc, unmark_host: pre-included shims with these names. Both need `shim`.
-  bool shim = false, default_device = false, int128 = false, nvcc = false, unmark_host = false, cpp20 = false;
+  bool shim = false, cut = false, default_device = false, int128 = false, nvcc = false, unmark_host = false,
+       cpp20 = false;
+  std::vector<std::string> empty, keep, dropped;              ///< [compile] empty, keep, cut
+  std::vector<std::pair<std::string, std::string>> replace;  ///< given with --replace
   friend bool operator==(const Measures&, const Measures&) = default;
 };
 
@@ -54,23 +59,31 @@ struct ImportDraft {
   Measures measures;
   std::vector<std::string> include_dirs;
   Macros define;
+  std::set<std::string> includes;  ///< headers that the texts include
 };
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
-/// Drafts a manifest. `given` holds the values of P=V. Throws Error(unknown_parameter |
-/// invalid_value) for a bad value. Throws Error(source) for kernels that cannot be imported: with
-/// packs or template template parameters.
-ImportDraft draft_of(const KernelDeclaration& kernel, const CudaSource& source, bool overloaded,
-                     const Assignments& given);
+/// Drafts a manifest without arguments, which the image gives. `given` holds the values of P=V, and
+/// `define` the macros of -D. Throws
+/// Error(unknown_parameter | invalid_value) for a bad value. Throws Error(source) for a kernel with a pack or
+/// a template template parameter.
+ImportDraft draft_of(const KernelDeclaration& kernel, const SourceTexts& texts, bool overloaded,
+                     const Assignments& given, const Macros& define);
+
+/// Takes the arguments' types and sizes from the image, and their names from the declaration. Without an
+/// image, all comes from the declaration.
+void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const compile::Facts* image);
 
 /// Makes an identifier of any text: "ns::Mode<4>" -> "ns_Mode_4".
 std::string identifier_of(const std::string& text);
 /// The tokens as an expression of manifests over the parameters in `known`; empty when they are
 /// no such expression.
 std::string expression_of(const Tokens& tokens, const std::vector<ImportParameter>& known);
-
 /// The value of such an expression when it reads no parameter.
 std::optional<std::int64_t> constant_of(const std::string& text);
+
+/// The dtype that a C++ type names: "float const", "__half", "unsigned char".
+std::optional<Dtype> dtype_of(std::string type);
 
 }  // namespace kiln::cli

@@ -2,55 +2,48 @@
 #include "tools/kiln/import/import.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstdio>
 
 #include "base/file.hpp"
 #include "base/quote.hpp"
 #include "base/text.hpp"
-#include "instantiate/instantiate.hpp"
 #include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/import/check.hpp"
 #include "tools/kiln/import/draft.hpp"
-#include "tools/kiln/import/includes.hpp"
 #include "tools/kiln/import/place.hpp"
 #include "tools/kiln/import/report.hpp"
+#include "tools/kiln/import/rounds.hpp"
+#include "tools/kiln/import/texts.hpp"
 
 namespace kiln::cli {
 namespace {
 
 struct Arguments {
   ImportAsked asked;
-  std::string kernel;
-  std::vector<std::string> values, define;
+  std::string kernel, check;
+  std::vector<std::string> values, define, replace;
   int line = 0;
 };
 
 constexpr const char* kHelp =
-    "Reads the declaration of KERNEL (kernel, or ns::kernel) and writes NAME.toml beside FILE, or to the\n"
-    "file of -o. What the declaration does not tell is a placeholder, followed by '# TODO'. Then one\n"
-    "specialisation is compiled, with the values given as P=V, else the defaults, else guesses (f32, 128,\n"
-    "false). The value of an enum or a type may be C++ text. What NVRTC needs beside the source (host "
-    "header\n"
-    "shims, default_device, --device-int128, ...) is tried, and the smallest set that works is written into\n"
-    "the manifest. The sizes of structs are read from the image.\n"
-    "The command reads text and is not a C++ front end. Of #if ... #else it sees only the first and the "
-    "last\n"
-    "branch. Of macros it knows those given with -D and those without parameters that say __global__. A\n"
-    "kernel with a parameter pack cannot be imported.\n"
+    "Compiles KERNEL (kernel, or ns::kernel) of FILE as it is, and writes NAME.toml beside FILE, or to the file\n"
+    "of -o. Types and sizes of the arguments come from the compiled image. Values of template parameters are\n"
+    "those given as P=V, else those that the source instantiates, else defaults, else guesses, which are marked\n"
+    "as such. The value of an enum or a type may be C++ text.\n"
+    "It works in rounds. Each round adds what the compiler asked for in the round before: shims and stubs of\n"
+    "host headers, headers that count as empty, and host_code = \"cut\", with which the compiler sees the source\n"
+    "without launchers and other host code. The files stay as they are.\n"
+    "What only you can know is asked for by name. What the image does not tell is a placeholder, followed by\n"
+    "'# TODO'. A kernel with a parameter pack cannot be imported.\n"
     "When FILE is not below -o's directory, a file NAME.cu that includes it is written beside the manifest.\n"
-    "Exit status: 0 written and proved, 1 nothing written, 2 usage, 3 written, but it does not compile yet "
-    "(an\n"
-    "existing manifest then stays, and the new one is NAME.toml.new).\n"
-    "Example: kiln import decode.cuh flash::decode HEAD_DIM=64 T=bf16 -I include -o kernels/decode.toml";
+    "Stubs of an existing manifest are kept.\n"
+    "Exit status: 0 written and compiled, 1 nothing written, 2 usage, 3 written, but it does not compile yet (an\n"
+    "existing manifest then stays, and the new one is NAME.toml.new); with --check, 3 when a kernel does not.\n"
+    "Example: kiln import norm.cu rms_norm_f32 -I include -o kernels/norm.toml";
 
-CudaSource read_source(const std::string& file, const Macros& macros) {
-  constexpr std::size_t kMost = std::size_t{16} << 20;
-  const auto content = base::read_file(file, kMost);
-  if (!content) throw Error(Errc::io, "cannot read " + base::quote(file, 4096) + ": " + std::strerror(errno));
-  return read_cuda(content->bytes, macros);
-}
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;
 
 std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
   std::string out;
@@ -59,10 +52,9 @@ std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
   return out;
 }
 
-[[noreturn]] void no_such_kernel(const CudaSource& source, const Arguments& arguments,
-                                 const std::vector<std::string>& elsewhere) {
+[[noreturn]] void no_such_kernel(const std::vector<KernelDeclaration>& kernels, const Arguments& arguments) {
   std::vector<std::string> names, bare;
-  for (const KernelDeclaration& kernel : source.kernels) {
+  for (const KernelDeclaration& kernel : kernels) {
     const std::string name = kernel.qualified();
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     bare.push_back(kernel.name);
@@ -73,18 +65,19 @@ std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
   const std::size_t more = names.size() - std::min(names.size(), kMost);
   names.resize(names.size() - more);
   if (more > 0) names.push_back("and " + std::to_string(more) + " more");
-  std::string message = base::quote(arguments.asked.file, 4096) + " declares no kernel " +
+  std::string message = base::quote(arguments.asked.file, 4096) + " and its headers declare no kernel " +
                         base::quote(arguments.kernel) + nearest +
                         "; there are: " + (names.empty() ? "none" : base::join(names, " "));
-  if (!elsewhere.empty()) message += ". An included file has it: " + base::join(elsewhere, ", ");
   if (names.empty()) message += " (if a macro declares kernels, name it with -D NAME=__global__)";
   throw Error(Errc::source, message);
 }
 
-const KernelDeclaration& choose(const CudaSource& source, const Arguments& arguments,
-                                const std::vector<std::string>& elsewhere) {
-  const auto found = kernels_named(source, arguments.kernel);
-  if (found.empty()) no_such_kernel(source, arguments, elsewhere);
+const KernelDeclaration& choose(const std::vector<KernelDeclaration>& kernels, const Arguments& arguments) {
+  auto found = kernels_named(kernels, arguments.kernel);
+  if (found.empty()) no_such_kernel(kernels, arguments);
+  const auto here = [&](const KernelDeclaration* kernel) { return kernel->path == arguments.asked.file; };
+  if (std::any_of(found.begin(), found.end(), here))
+    std::erase_if(found, [&](const KernelDeclaration* kernel) { return !here(kernel); });
   if (arguments.line == 0 && found.size() == 1) return *found.front();
   for (const KernelDeclaration* kernel : found)
     if (kernel->line == arguments.line) return *kernel;
@@ -123,28 +116,34 @@ Assignments macros(const std::vector<std::string>& pieces) {
   return out;
 }
 
-/// Macros of -D hold for the source as well. A text with {P} is left out, because only the manifest
-/// can fill it.
-Macros known_in_source(const Macros& define) {
-  Macros out;
-  for (const auto& [name, text] : define)
-    if (text.find('{') == std::string::npos) out.emplace_back(name, text);
+Assignments replacements(const std::vector<std::string>& pieces) {
+  Assignments out;
+  for (const std::string& piece : pieces) {
+    const auto equals = piece.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == piece.size())
+      throw Error(Errc::invalid_argument, "--replace " + base::quote(piece) + ": expected HEADER=STUB");
+    out.emplace_back(piece.substr(0, equals), piece.substr(equals + 1));
+  }
   return out;
 }
 
-/// Reads includes, too: a macro of an included header may give the kernel its name.
-CudaSource read_with_includes(const Arguments& arguments, const Macros& define,
-                              std::vector<std::string>& elsewhere) {
-  const ImportAsked& asked = arguments.asked;
-  const Macros given = known_in_source(define);
-  CudaSource out = read_source(asked.file, given);
-  elsewhere = add_includes(out, asked.file, asked.include_dirs, arguments.kernel, given);
-  if (!kernels_named(out, arguments.kernel).empty() || out.kernel_macros.empty()) return out;
-  Macros macros = out.kernel_macros;
-  macros.insert(macros.end(), given.begin(), given.end());
-  out = read_source(asked.file, macros);
-  elsewhere = add_includes(out, asked.file, asked.include_dirs, arguments.kernel, macros);
-  return out;
+/// Takes over the stubs of the manifest that is there, so that a second import needs no options for them.
+void keep_stubs(const ImportSite& site, ImportDraft& draft) {
+  const auto content = base::read_file(site.manifest, kMostBytes);
+  if (!content) return;
+  try {
+    const source::Manifest old = source::parse_manifest(content->bytes, site.manifest);
+    for (const auto& [name, stub] : old.compile.replace) {
+      const auto same = [&, &name = name](const auto& given) { return given.first == name; };
+      auto& replace = draft.measures.replace;
+      if (stub != source::kEmptyHeader && std::none_of(replace.begin(), replace.end(), same))
+        replace.emplace_back(name, stub);
+    }
+    for (const std::string& directory : old.compile.include_dirs)
+      if (std::find(draft.include_dirs.begin(), draft.include_dirs.end(), directory) == draft.include_dirs.end())
+        draft.include_dirs.push_back(directory);
+  } catch (const Error&) {  // it is no manifest, or one of a newer version
+  }
 }
 
 /// A template path must not have two templates of one name.
@@ -159,27 +158,41 @@ void check_name(const Context& context, const ImportSite& site, const std::strin
   }
 }
 
+bool is_overloaded(const std::vector<KernelDeclaration>& kernels, const KernelDeclaration& kernel) {
+  return std::count_if(kernels.begin(), kernels.end(), [&](const KernelDeclaration& other) {
+           return other.qualified() == kernel.qualified();
+         }) > 1;
+}
+
+void tell_round(int round, const std::string& what) {
+  std::fprintf(stderr, "round %d: %s\n", round, what.c_str());
+}
+
 int import(Context& context, const Arguments& arguments) {
+  if (!arguments.check.empty()) {
+    if (!arguments.asked.file.empty())
+      throw Error(Errc::invalid_argument, "--check takes no FILE and no KERNEL: it tries each kernel of its directory");
+    return check_sources(context, {arguments.check, arguments.asked, macros(arguments.define)});
+  }
+  if (arguments.asked.file.empty()) throw Error(Errc::invalid_argument, "file is required");
+  if (arguments.kernel.empty()) throw Error(Errc::invalid_argument, "kernel is required");
   const base::Arch arch = context.target_arch();
   const Assignments given = assignments(arguments.values);
   const Macros define = macros(arguments.define);
-  std::vector<std::string> elsewhere;
-  CudaSource source = read_with_includes(arguments, define, elsewhere);
-  const KernelDeclaration& kernel = choose(source, arguments, elsewhere);
-  for (const TemplateParameter& p : kernel.parameters) source.aliases.erase(p.name);
-  const auto same_name = [&](const KernelDeclaration& other) {
-    return other.qualified() == kernel.qualified();
-  };
-  const bool overloaded = std::count_if(source.kernels.begin(), source.kernels.end(), same_name) > 1;
+  const SourceTexts texts = read_texts(arguments.asked);
+  const std::vector<KernelDeclaration> kernels = texts.kernels(define);
+  const KernelDeclaration& kernel = choose(kernels, arguments);
 
-  ImportDraft draft = draft_of(kernel, source, overloaded, given);
+  ImportDraft draft = draft_of(kernel, texts, is_overloaded(kernels, kernel), given, define);
   draft.name = template_name(arguments.asked, kernel.name);
-  draft.define = define;
+  draft.measures.replace = replacements(arguments.replace);
   const ImportSite site = site_of(arguments.asked, draft.name);
   if (!arguments.asked.print) check_name(context, site, draft.name);
   draft.include_dirs = site.include_dirs;
+  keep_stubs(site, draft);
   runtime::Core& core = context.service().core();
-  const Proof proof = prove(core, site.place, arch, draft);
+  const RoundStarts silent = [](int, const std::string&) {};
+  const Proof proof = prove(core, site.place, arch, kernel, draft, context.json ? silent : tell_round);
   core.path().flush();
   const ImportText text = manifest_text(draft, site.place.source, site.place.origin);
   std::string written;
@@ -195,14 +208,12 @@ void add_import(Command app, Context& context) {
   const Command sub = context.add_command(app, "import", "Write a first manifest for an existing kernel",
                                           [&context, arguments] { return import(context, *arguments); });
   ImportAsked& asked = arguments->asked;
-  sub.option("file", asked.file, "CUDA source that declares the kernel")
+  sub.option("file", asked.file, "CUDA source that declares the kernel, or includes a header that does")
       .not_empty()
-      .type_name("FILE.cuh")
-      .required();
+      .type_name("FILE.cuh");
   sub.option("kernel", arguments->kernel, "Name of the kernel, with or without namespaces")
       .not_empty()
-      .type_name("KERNEL")
-      .required();
+      .type_name("KERNEL");
   sub.option("params", arguments->values, "Values of template parameters for the compile").type_name("P=V");
   sub.option("-o,--output", asked.output, "File for the manifest; default: NAME.toml beside FILE")
       .not_empty()
@@ -217,9 +228,18 @@ void add_import(Command app, Context& context) {
   sub.option("-D,--define", arguments->define, "Macro, added to define; may be repeated")
       .type_name("NAME[=TEXT]")
       .allow_extra_args(false);
+  sub.option("--replace", arguments->replace, "Stub in the place of a header, added to replace; may be repeated")
+      .type_name("HEADER=STUB")
+      .allow_extra_args(false);
+  sub.option("--stubs", asked.stub_dirs, "Directory of your stubs, searched before those of -I; may be repeated")
+      .type_name("DIR")
+      .allow_extra_args(false);
   sub.option("--line", arguments->line, "Which of several overloads: the line of the kernel's name")
       .type_name("N")
       .range(1, 1 << 30);
+  sub.option("--check", arguments->check, "Try every kernel of the sources below DIR, and write nothing")
+      .not_empty()
+      .type_name("DIR");
   const Option force = sub.flag("--force", asked.force, "Overwrite an existing manifest");
   sub.flag("--print", asked.print, "Write the manifest to stdout instead of a file").excludes(force);
   sub.footer(kHelp);

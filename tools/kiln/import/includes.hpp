@@ -1,19 +1,21 @@
-// Declarations in the project's own headers that a kernel's signature may use.
+// The headers that texts include as the compiler of a kernel would take them.
 #pragma once
 
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "tools/kiln/import/source.hpp"
+#include "tools/kiln/import/declaration.hpp"
 
 namespace kiln::cli {
 
-/// Adds enums, aliases, macros and includes from the headers that `source` reaches. `source` was read from
-/// `file`; its headers are searched in its own directory and in `directories`, and their includes are
-/// followed. Unreadable files are left out, and at most a few hundred are read. Returns where headers declare
-/// `kernel`: "ns::kernel in other.cuh:12".
-std::vector<std::string> add_includes(CudaSource& source, const std::string& file,
-                                      const std::vector<std::string>& directories, const std::string& kernel,
-                                      const Macros& macros = {});
+/// Path and tokens of a text.
+using IncludingText = std::pair<std::string_view, const Tokens*>;
+
+/// Names of #include directives in the first text and in those that it includes, without those in branches for another compiler: #ifdef of a macro that no
+/// text and no option defines. A condition that this reader does not understand counts as true.
+std::set<std::string> included_headers(const std::vector<IncludingText>& texts, const Macros& define);
 
 }  // namespace kiln::cli

@@ -64,10 +64,8 @@ void write_compile(Page& page, const ImportDraft& draft) {
   page.line("[compile]");
   page.line(std::string("std = \"") + (m.cpp20 ? "c++20" : "c++17") + '"');
   if (!draft.include_dirs.empty()) page.line("include_dirs = " + list(draft.include_dirs));
-  if (m.shim) page.line("host_headers = \"shim\"");
-  if (m.default_device) page.line("default_device = true");
-  if (m.int128) page.line("options = [\"--device-int128\"]");
-  if (!preincluded(m).empty()) page.line(preinclude_text(m));
+  for (const std::string& text : texts_of(m))
+    if (!text.starts_with("std = ")) page.line(text);
   if (draft.define.empty()) return;
   std::vector<std::string> macros;
   for (const auto& [name, text] : draft.define) macros.push_back(name + " = " + quoted(text));
@@ -92,11 +90,19 @@ void write_parameter(Page& page, const ImportParameter& parameter) {
   const std::string where = "[param." + parameter.name + ']';
   page.line();
   page.line(where + "  # " + plain(parameter.declared));
+  if (parameter.guessed)
+    page.comment("a guess: " + parameter.name + ' ' + (parameter.ask.empty() ? "is not given" : parameter.ask));
+  else if (!parameter.evidence.empty())
+    page.comment("as " + parameter.evidence + " instantiates it");
   page.line(std::string("kind = \"") + name_of(parameter.kind) + '"');
   // The value that was compiled, so that the manifest compiles with an allowed value.
   const std::string& proved = parameter.value.empty() ? parameter.fallback : parameter.value;
   const bool number = !proved.empty() && proved.find_first_not_of("-0123456789") == std::string::npos;
-  if (parameter.kind == Kind::integer && number)
+  std::vector<std::string> values;
+  for (const auto& [name, cpp] : parameter.choices) values.push_back(name);
+  if (parameter.kind == Kind::integer && values.size() > 1)
+    page.line("values = [" + base::join(values, ", ") + ']', where, parameter.todo);
+  else if (parameter.kind == Kind::integer && number)
     page.line("values = [" + proved + ']', where, parameter.todo);
   else if (parameter.kind == Kind::integer)
     page.line("range = [" + std::to_string(parameter.least) + ", " + std::to_string(parameter.most) + ']',
@@ -126,7 +132,7 @@ void write_argument(Page& page, const ImportArgument& argument) {
   if (argument.value.empty())
     page.line("value = " + placeholder, where, "value: " + argument.todo);
   else
-    page.line("value = " + argument.value, where, argument.is_enum ? "value: " + argument.todo : "");
+    page.line("value = " + argument.value);
 }
 
 void write_launch(Page& page, const ImportDraft& draft) {
@@ -162,15 +168,23 @@ void write_stubs(Page& page, const ImportDraft& draft) {
 
 }  // namespace
 
-std::vector<std::string> preincluded(const Measures& measures) {
-  std::vector<std::string> out;
-  if (measures.nvcc) out.push_back("nvcc.h");
-  if (measures.unmark_host) out.push_back("unmark_host.h");
+std::vector<std::string> texts_of(const Measures& m) {
+  std::vector<std::string> out, preinclude;
+  if (m.cpp20) out.push_back("std = \"c++20\"");
+  if (m.shim) out.push_back("host_headers = \"shim\"");
+  if (m.cut) out.push_back("host_code = \"cut\"");
+  if (!m.empty.empty()) out.push_back("empty = " + list(m.empty));
+  if (!m.keep.empty()) out.push_back("keep = " + list(m.keep));
+  if (!m.dropped.empty()) out.push_back("cut = " + list(m.dropped));
+  if (m.default_device) out.push_back("default_device = true");
+  if (m.int128) out.push_back("options = [\"--device-int128\"]");
+  if (m.nvcc) preinclude.push_back("nvcc.h");
+  if (m.unmark_host) preinclude.push_back("unmark_host.h");
+  if (!preinclude.empty()) out.push_back("preinclude = " + list(preinclude));
+  std::vector<std::string> replaced;
+  for (const auto& [name, stub] : m.replace) replaced.push_back(quoted(name) + " = " + quoted(stub));
+  if (!replaced.empty()) out.push_back("replace = { " + base::join(replaced, ", ") + " }");
   return out;
-}
-
-std::string preinclude_text(const Measures& measures) {
-  return "preinclude = " + list(preincluded(measures));
 }
 
 ImportText manifest_text(const ImportDraft& draft, const std::string& source, const std::string& origin) {

@@ -14,10 +14,8 @@ struct ImportText {
   std::vector<std::string> todo;
 };
 
-/// Entries of `preinclude` for these measures: kiln's shims in order, or none.
-std::vector<std::string> preincluded(const Measures& measures);
-/// The manifest line with these entries.
-std::string preinclude_text(const Measures& measures);
+/// The manifest lines of the measures, such as "host_headers = \"shim\"".
+std::vector<std::string> texts_of(const Measures& measures);
 
 /// `source` is relative to the manifest; `origin` names the source in the head comment.
 ImportText manifest_text(const ImportDraft& draft, const std::string& source, const std::string& origin);

@@ -1,23 +1,20 @@
 // Template parameters, from their declarations to a manifest's [param.*].
-#include "tools/kiln/import/parameters.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <optional>
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
 #include "expression/expression.hpp"
 #include "kiln/error.hpp"
 #include "tools/kiln/import/draft.hpp"
-#include "tools/kiln/import/types.hpp"
+#include "tools/kiln/import/includes.hpp"
 
 namespace kiln::cli {
 namespace {
 
 using Kind = ImportParameter::Kind;
-constexpr std::int64_t kGuess = 128;
+constexpr std::int64_t kGuessedInteger = 128;
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t out = 0;
@@ -26,221 +23,248 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return out;
 }
 
-/// "Params", "KernelTraits": names of types that are no element types.
-bool names_a_struct(const std::string& name) {
-  for (const char* part : {"Param", "Arg", "Trait", "Config", "Policy", "Shape", "Problem", "Storage", "Func",
-                           "Tensor", "Layout", "Variant", "Kernel", "Scheduler", "Epilogue", "Mainloop"})
-    if (name.find(part) != std::string::npos) return true;
-  return name == "Op" || name.ends_with("Op");
+bool is_integer_type(const std::string& type) {
+  if (type == "auto" || type == "short" || type == "unsigned short" || type == "uint16_t" || type == "int16_t")
+    return true;
+  const auto dtype = dtype_of(type);
+  return dtype && type != "bool" && *dtype != Dtype::f32 && *dtype != Dtype::f64 && *dtype != Dtype::f16 &&
+         *dtype != Dtype::bf16 && *dtype != Dtype::e4m3 && *dtype != Dtype::e5m2;
 }
-bool names_an_index(const std::string& name) {
-  for (const char* part : {"Id", "Index", "Idx", "Int", "int", "offset", "Offset"})
-    if (name.find(part) != std::string::npos) return true;
-  return false;
-}
-bool names_an_element(const std::string& name) {
-  return name == "T" || name.starts_with("DType") || name.ends_with("_t") || name.ends_with("Type") ||
-         name.ends_with("T") || name.starts_with("T");
+
+/// The name of a dtype in a manifest, from "bf16" or "__nv_bfloat16"; empty when the text is no dtype.
+std::string dtype_name(const std::string& text) {
+  if (const auto dtype = dtype_from(text)) return std::string(to_string(*dtype));
+  const auto dtype = dtype_of(text);
+  return dtype && text != "bool" && text != "char" ? std::string(to_string(*dtype)) : std::string();
 }
 
 class ParameterDraft {
  public:
-  ParameterDraft(ImportDraft& draft, const KernelDeclaration& kernel, const CudaSource& source,
+  ParameterDraft(ImportDraft& draft, const KernelDeclaration& kernel, const SourceTexts& texts,
                  const Assignments& given)
-      : draft_(draft), kernel_(kernel), source_(source), given_(given) {}
+      : draft_(draft), kernel_(kernel), enums_(texts.enums()), evidence_(texts.instantiations(kernel)), given_(given) {}
 
   void add(const TemplateParameter& in, std::size_t position) {
     ImportParameter out;
-    out.name = in.name.empty() ? "P" + std::to_string(position) : in.name;
+    in_ = &in;
+    out_ = &out;
     out.declared = in.declared;
-    out.name = identifier_of(out.name);
+    out.name = identifier_of(in.name.empty() ? "P" + std::to_string(position) : in.name);
     const auto taken = [&](const ImportParameter& p) { return p.name == out.name; };
     while (source::is_reserved_name(out.name) ||
            std::any_of(draft_.parameters.begin(), draft_.parameters.end(), taken))
       out.name += '_';
-    in_ = &in;
-    out_ = &out;
-    wanted_ = wanted(in.name.empty() ? out.name : in.name);
+    value_ = given(in.name.empty() ? out.name : in.name);
+    if (value_.empty()) take_evidence(position);
+    out.guessed = value_.empty() && in.fallback.empty();
     if (in.kind == TemplateParameter::Kind::type)
       type();
     else
-      value();
-    if (out.value.empty() && out.fallback.empty()) out.value = first_value();
+      number_or_enum();
     draft_.parameters.push_back(std::move(out));
   }
-  /// True when a manifest can express the default, or a value was given, or there is no default.
-  bool expressible(const TemplateParameter& in) const {
-    if (in.fallback.empty() || !wanted(in.name).empty()) return true;
+  /// True when a manifest can express the default, or a value is known, or there is no default.
+  bool expressible(const TemplateParameter& in, std::size_t position) {
+    if (in.fallback.empty() || !given(in.name).empty()) return true;
     if (in.name.empty()) return false;  // "typename = std::enable_if_t<...>"
-    if (in.kind == TemplateParameter::Kind::type) {
-      const PlainType type = plain_type(in.fallback, source_);
-      return type.pointers == 0 && (dtype_of(type) || known_dtype(type.word()));
-    }
+    const std::string text = joined(in.fallback);
+    if (in.kind == TemplateParameter::Kind::type) return !dtype_name(text).empty() || dtype_parameter(text);
     if (!expression_of(in.fallback, draft_.parameters).empty()) return true;
+    (void)position;
     const EnumDeclaration* declared = enumeration(in);
-    return declared && std::find(declared->values.begin(), declared->values.end(), in.fallback.back().text) !=
-                           declared->values.end();
+    return declared && has(declared->values, std::string(in.fallback.back().text));
   }
 
  private:
-  std::string wanted(const std::string& name) const {
-    for (const auto& [given, value] : given_)
-      if (given == name) return value;
+  static bool has(const std::vector<std::string>& list, const std::string& text) {
+    return std::find(list.begin(), list.end(), text) != list.end();
+  }
+  std::string given(const std::string& name) const {
+    for (const auto& [known, value] : given_)
+      if (known == name) return value;
     return {};
   }
-  bool known_dtype(const std::string& name) const {
-    return std::any_of(draft_.parameters.begin(), draft_.parameters.end(),
-                       [&](const ImportParameter& p) { return p.name == name && p.kind == Kind::dtype; });
+  void take_evidence(std::size_t position) {
+    for (const Evidence& found : evidence_) {
+      if (position >= found.values.size() || found.values[position].empty()) continue;
+      value_ = found.values[position];
+      out_->evidence = found.place;
+      return;
+    }
+  }
+  const ImportParameter* dtype_parameter(const std::string& name) const {
+    for (const ImportParameter& p : draft_.parameters)
+      if (p.name == name && p.kind == Kind::dtype) return &p;
+    return nullptr;
   }
   const EnumDeclaration* enumeration(const TemplateParameter& in) const {
-    const PlainType type = plain_type(in.type, source_);
-    if (type.words.empty()) return nullptr;
-    const auto found = source_.enums.find(type.words.back().text);
-    return found == source_.enums.end() ? nullptr : &found->second;
-  }
-  std::string first_value() const {
-    if (out_->kind == Kind::integer) return std::to_string(kGuess);
-    if (out_->kind == Kind::boolean) return "false";
-    return out_->choices.empty() ? std::string() : out_->choices.front().first;
+    const auto found = enums_.find(in.type.substr(in.type.rfind(':') + 1));
+    return found == enums_.end() ? nullptr : &found->second;
   }
   void add_choice(const std::string& name, const std::string& cpp) {
     const auto same = [&](const auto& choice) { return choice.first == name; };
     if (std::none_of(out_->choices.begin(), out_->choices.end(), same)) out_->choices.emplace_back(name, cpp);
   }
+  /// Every value that the source shows for this parameter.
+  std::vector<std::string> shown() const {
+    std::vector<std::string> out;
+    if (!value_.empty()) out.push_back(value_);
+    const std::size_t position = draft_.parameters.size();
+    if (!out_->evidence.empty())
+      for (const Evidence& found : evidence_)
+        if (position < found.values.size() && !found.values[position].empty() && !has(out, found.values[position]))
+          out.push_back(found.values[position]);
+    return out;
+  }
 
-  bool is_element() const {
-    const std::string& name = in_->name;
-    if (!wanted_.empty()) return dtype_from(wanted_).has_value();
-    if (names_a_struct(name)) return false;
-    const PlainType fallback = plain_type(in_->fallback, source_);
-    if (!in_->fallback.empty()) return dtype_of(fallback) || known_dtype(fallback.word());
-    for (const FunctionParameter& argument : kernel_.arguments) {
-      const PlainType type = plain_type(argument.type, source_);
-      if (type.word() == name) return !argument.grid_constant || type.pointers > 0;
-    }
-    return names_an_element(name);
-  }
-  bool includes(std::string_view header) const {
-    return std::find(source_.includes.begin(), source_.includes.end(), header) != source_.includes.end();
-  }
   void type() {
-    if (!is_element()) return opaque_type();
-    out_->kind = Kind::dtype;
-    if (names_an_index(in_->name)) {
-      for (const char* name : {"i32", "i64"}) add_choice(name, "");
+    const std::string fallback = joined(in_->fallback);
+    const std::string name = value_.empty() ? dtype_name(fallback) : dtype_name(value_);
+    const ImportParameter* same = value_.empty() ? dtype_parameter(fallback) : nullptr;
+    if (same) {
+      out_->kind = Kind::dtype;
+      out_->fallback = '"' + fallback + '"';
+      for (const auto& choice : same->choices) add_choice(choice.first, "");
+    } else if (!name.empty()) {
+      out_->kind = Kind::dtype;
+      for (const std::string& value : shown())
+        if (const std::string other = dtype_name(value); !other.empty()) add_choice(other, "");
+      add_choice(name, "");
+      if (value_.empty()) out_->fallback = '"' + name + '"';
+      else out_->value = name;
+      if (const std::string other = dtype_name(fallback); !other.empty()) {
+        add_choice(other, "");
+        out_->fallback = '"' + other + '"';
+      }
+    } else if (!value_.empty()) {
+      out_->kind = Kind::type;
+      for (const std::string& value : shown()) add_choice(identifier_of(value), value);
+      out_->value = identifier_of(value_);
     } else {
-      add_choice("f32", "");
-      if (includes("cuda_fp16.h") || includes("cuda_bf16.h")) {
-        if (includes("cuda_fp16.h")) add_choice("f16", "");
-        if (includes("cuda_bf16.h")) add_choice("bf16", "");
-      } else {
-        add_choice("f64", "");
+      guessed_type();
+    }
+    if (out_->todo.empty())
+      out_->todo = out_->kind == Kind::dtype
+                       ? "which dtypes the kernel takes (f16 needs cuda_fp16.h, bf16 cuda_bf16.h)"
+                       : "the types that the kernel takes, as C++ text";
+  }
+  /// Asks for a type when the kernel shows that no number type will do.
+  void guessed_type() {
+    out_->kind = Kind::dtype;
+    out_->value = "f32";
+    for (const char* name : {"f32", "f64"}) add_choice(name, "");
+    if (const auto members = kernel_.members.find(in_->name); members != kernel_.members.end()) {
+      out_->ask = "must be a type with members " + base::join({members->second.begin(), members->second.end()}, ", ");
+    } else {
+      for (const FunctionParameter& argument : kernel_.arguments) {
+        if (argument.type != in_->name && argument.type != "const " + in_->name) continue;
+        if (kernel_.called.contains(argument.name))
+          out_->ask = "must be a type that can be called, as the argument " + argument.name + " is";
       }
     }
-    out_->todo =
-        "which dtypes the kernel takes: only one was compiled (f16 needs cuda_fp16.h, bf16 cuda_bf16.h: see "
-        "[compile] preinclude)";
-    if (!wanted_.empty()) add_choice(wanted_, ""), out_->value = wanted_;
-    if (in_->fallback.empty()) return;
-    const PlainType fallback = plain_type(in_->fallback, source_);
-    if (const auto dtype = dtype_of(fallback)) {
-      add_choice(std::string(to_string(*dtype)), "");
-      out_->fallback = quoted(std::string(to_string(*dtype)));
-    } else if (known_dtype(fallback.word())) {
-      out_->fallback = quoted(fallback.word());
-      for (const ImportParameter& p : draft_.parameters)
-        if (p.name == fallback.word())
-          for (const auto& choice : p.choices) add_choice(choice.first, "");
-    }
-  }
-  void opaque_type() {
-    out_->kind = Kind::type;
-    const std::string text = wanted_.empty() ? std::string("float") : wanted_;
-    add_choice(identifier_of(text), text);
-    out_->todo = "the types that the kernel takes, as C++ text";
-    out_->value = wanted_.empty() ? std::string() : identifier_of(text);
+    if (out_->ask.empty()) out_->ask = "is a type that nothing in the source gives; float was tried";
+    out_->todo = out_->ask;
   }
 
-  void value() {
-    const PlainType type = plain_type(in_->type, source_);
-    if (is_boolean(type) && type.pointers == 0) return boolean();
+  void number_or_enum() {
+    if (in_->type == "bool") return boolean();
     if (const EnumDeclaration* declared = enumeration(*in_)) return enumerated(*declared);
-    if (is_integer(type) && type.pointers == 0) return integer();
-    other(type);
+    if (is_integer_type(in_->type) || in_->type.starts_with("std::") ) {
+      if (is_integer_type(in_->type) || is_integer_type(in_->type.substr(5))) return integer();
+    }
+    other();
   }
   void boolean() {
     out_->kind = Kind::boolean;
-    if (!wanted_.empty() && wanted_ != "true" && wanted_ != "false") refuse("true or false");
-    out_->value = wanted_;
+    if (value_ == "1" || value_ == "0") value_ = value_ == "1" ? "true" : "false";
+    if (!value_.empty() && value_ != "true" && value_ != "false") {
+      if (out_->evidence.empty()) refuse("true or false");
+      value_.clear();
+    }
     const std::string text = expression_of(in_->fallback, draft_.parameters);
-    out_->fallback = text.empty() ? text : quoted(text);
+    if (!text.empty()) out_->fallback = '"' + text + '"';
     if (const auto constant = constant_of(text)) out_->fallback = *constant != 0 ? "true" : "false";
+    out_->value = value_.empty() && text.empty() ? "false" : value_;
+    out_->guessed = false;  // both values compile
   }
   void integer() {
     out_->kind = Kind::integer;
-    const auto given = whole_number(wanted_);
-    if (!wanted_.empty() && !given) refuse("an integer");
+    auto number = whole_number(value_);
+    if (!number && !value_.empty() && out_->evidence.empty()) refuse("an integer");
     const std::string text = expression_of(in_->fallback, draft_.parameters);
-    const auto literal = whole_number(text);
-    for (const auto& value : {given, constant_of(text)}) {
+    out_->fallback = whole_number(text) || text.empty() ? text : '"' + text + '"';
+    if (!value_.empty() && !number) {  // a constant of the source
+      out_->kind = Kind::enumeration;
+      out_->fallback.clear();
+      for (const std::string& value : shown()) add_choice(identifier_of(value), value);
+      out_->value = identifier_of(value_);
+      return;
+    }
+    if (!number && text.empty()) {
+      number = kGuessedInteger;
+      out_->ask = "is a number that nothing in the source gives; " + std::to_string(kGuessedInteger) + " was tried";
+    }
+    for (const auto& value : {number, constant_of(text)}) {
       if (!value) continue;
       out_->least = std::min(out_->least, *value);
       out_->most = std::max(out_->most, *value);
     }
-    out_->value = wanted_;
-    out_->fallback = literal || text.empty() ? text : quoted(text);
+    for (const std::string& value : shown())
+      if (whole_number(value)) add_choice(value, "");
+    if (number) out_->value = std::to_string(*number);
     out_->todo = "which values the kernel takes: range or values = [...]";
   }
   void enumerated(const EnumDeclaration& declared) {
     out_->kind = Kind::enumeration;
     for (const std::string& name : declared.values) add_choice(name, declared.qualified + "::" + name);
-    take_given();
-    if (in_->fallback.empty()) return;
-    const std::string& name = in_->fallback.back().text;
-    if (std::find(declared.values.begin(), declared.values.end(), name) != declared.values.end())
-      out_->fallback = quoted(name);
+    take_text();
+    if (!in_->fallback.empty() && has(declared.values, std::string(in_->fallback.back().text)))
+      out_->fallback = '"' + std::string(in_->fallback.back().text) + '"';
+    if (out_->value.empty() && out_->fallback.empty() && !declared.values.empty()) out_->value = declared.values[0];
   }
-  /// A value whose type this source does not declare is taken for an enum.
-  void other(const PlainType& type) {
+  /// A value of a type that the source does not declare: a function, or an enum of a library.
+  void other() {
     out_->kind = Kind::enumeration;
-    if (wanted_.empty()) add_choice("value_0", "static_cast<" + type.text() + ">(0)");
-    take_given();
-    out_->todo = "the values of " + type.text() + ", which this source does not declare, as C++ text";
+    if (value_.empty()) {
+      add_choice("value_0", "static_cast<" + in_->type + ">(0)");
+      out_->value = "value_0";
+      out_->ask = "is a value of type " + in_->type + ", which the source does not declare; 0 was tried";
+    }
+    take_text();
+    out_->todo = "the values of " + in_->type + ", as C++ text";
   }
-  /// Takes the given value, which is the name of a choice or C++ text.
-  void take_given() {
-    if (wanted_.empty()) return;
-    const std::string last = wanted_.substr(wanted_.rfind(':') + 1);
+  /// Takes the value, which is the name of a choice or C++ text.
+  void take_text() {
+    if (value_.empty()) return;
+    const std::string last = value_.substr(value_.rfind(':') + 1);
     const auto same = [&](const auto& choice) { return choice.first == last; };
     const bool known = std::any_of(out_->choices.begin(), out_->choices.end(), same);
-    out_->value = known ? last : identifier_of(wanted_);
-    if (!known) add_choice(out_->value, wanted_);
+    out_->value = known ? last : identifier_of(value_);
+    if (!known)
+      for (const std::string& value : shown()) add_choice(identifier_of(value), value);
   }
   [[noreturn]] void refuse(const std::string& allowed) const {
     throw Error(Errc::invalid_value,
-                out_->name + '=' + base::quote(wanted_) + ": '" + out_->declared + "' takes " + allowed);
+                out_->name + '=' + base::quote(value_) + ": '" + out_->declared + "' takes " + allowed);
   }
-  static std::string quoted(const std::string& text) { return '"' + text + '"'; }
 
   ImportDraft& draft_;
   const KernelDeclaration& kernel_;
-  const CudaSource& source_;
+  const std::map<std::string, EnumDeclaration> enums_;
+  const std::vector<Evidence> evidence_;
   const Assignments& given_;
   const TemplateParameter* in_ = nullptr;
   ImportParameter* out_ = nullptr;
-  std::string wanted_;
+  std::string value_;  ///< given, or shown by the source
 };
 
 [[noreturn]] void not_importable(const KernelDeclaration& kernel, const std::string& what) {
-  throw Error(Errc::source, "kernel " + base::quote(kernel.qualified()) + " at line " +
-                                std::to_string(kernel.line) + " cannot be imported: " + what +
+  throw Error(Errc::source, "kernel " + base::quote(kernel.qualified()) + " at line " + std::to_string(kernel.line) +
+                                " cannot be imported: " + what +
                                 ". Write a kernel with a fixed list that calls it, and import that kernel");
 }
 
-}  // namespace
-
-void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const CudaSource& source,
-                      const Assignments& given) {
+void check(const KernelDeclaration& kernel, const Assignments& given) {
   for (const TemplateParameter& p : kernel.parameters) {
     const std::string declared = base::quote(p.declared);
     if (p.kind == TemplateParameter::Kind::pack)
@@ -249,20 +273,21 @@ void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const
       not_importable(kernel, declared + " is a template, and a manifest's parameters are values and types");
   }
   for (const FunctionParameter& a : kernel.arguments)
-    if (a.pack)
-      not_importable(kernel,
-                     base::quote(a.declared) + " is a pack, and a kernel's arguments are a fixed list");
+    if (a.pack) not_importable(kernel, base::quote(a.declared) + " is a pack, and a kernel's arguments are a fixed list");
   std::vector<std::string> known;
   for (const TemplateParameter& p : kernel.parameters) known.push_back(p.name);
   for (const auto& [name, value] : given) {
-    if (std::find(known.begin(), known.end(), name) == known.end() || name.empty()) {
-      throw Error(Errc::unknown_parameter,
-                  "kernel " + base::quote(kernel.qualified()) + " has no template parameter " +
-                      base::quote(name) + base::did_you_mean(name, known) +
-                      "; it has: " + (known.empty() ? "none" : base::join(known, " ")));
-    }
+    if (std::find(known.begin(), known.end(), name) != known.end() && !name.empty()) continue;
+    throw Error(Errc::unknown_parameter,
+                "kernel " + base::quote(kernel.qualified()) + " has no template parameter " + base::quote(name) +
+                    base::did_you_mean(name, known) +
+                    "; it has: " + (known.empty() ? "none" : base::join(known, " ")));
   }
-  ParameterDraft parameters(draft, kernel, source, given);
+}
+
+void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const SourceTexts& texts,
+                      const Assignments& given) {
+  ParameterDraft parameters(draft, kernel, texts, given);
   // Trailing parameters with defaults keep the source's own defaults from the first one that a manifest
   // cannot express.
   const auto& all = kernel.parameters;
@@ -272,12 +297,78 @@ void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const
   };
   while (needed > 0 && !all[needed - 1].fallback.empty() && !is_given(all[needed - 1])) --needed;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i >= needed && !parameters.expressible(all[i])) {
+    if (i >= needed && !parameters.expressible(all[i], i)) {
       for (; i < all.size(); ++i) draft.left_out.push_back(all[i].declared);
       return;
     }
     parameters.add(all[i], i);
   }
+}
+
+/// The kernel's type, with {P} for its parameters. It distinguishes overloads.
+std::string function_type(const ImportDraft& draft, const KernelDeclaration& kernel) {
+  std::vector<std::string> list;
+  for (const FunctionParameter& argument : kernel.arguments) {
+    std::string text;
+    for (const char c : argument.type) text += (c == '{' || c == '}') ? std::string(2, c) : std::string(1, c);
+    const Tokens words = source::tokens_of(text);
+    std::string filled;
+    for (const Token& t : words) {
+      std::string piece(t.text);
+      for (std::size_t i = 0; i < draft.parameters.size(); ++i)
+        if (t.is(kernel.parameters[i].name)) piece = '{' + draft.parameters[i].name + '}';
+      const bool blank = !filled.empty() && t.kind == Token::Kind::word && base::is_identifier_character(filled.back());
+      filled += (blank ? " " : "") + piece;
+    }
+    list.push_back(filled);
+  }
+  return "void (*)(" + base::join(list, ", ") + ')';
+}
+
+std::string instantiation(const ImportDraft& draft, const KernelDeclaration& kernel, bool overloaded) {
+  std::string out = kernel.qualified();
+  if (kernel.is_template) {
+    std::vector<std::string> list;
+    for (const ImportParameter& p : draft.parameters) list.push_back('{' + p.name + '}');
+    out += '<' + base::join(list, ", ") + '>';
+  }
+  return overloaded ? "static_cast<" + function_type(draft, kernel) + ">(&" + out + ')' : out;
+}
+
+std::vector<std::string> expressions(const std::vector<Tokens>& texts, std::size_t most,
+                                     const std::vector<ImportParameter>& known) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < texts.size() && i < most; ++i) {
+    const std::string text = expression_of(texts[i], known);
+    if (text.empty()) return {};
+    out.push_back(text);
+  }
+  return out;
+}
+
+}  // namespace
+
+const char* name_of(ImportParameter::Kind kind) noexcept {
+  constexpr const char* kNames[] = {"dtype", "int", "bool", "enum", "type"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+ImportDraft draft_of(const KernelDeclaration& kernel, const SourceTexts& texts, bool overloaded,
+                     const Assignments& given, const Macros& define) {
+  check(kernel, given);
+  ImportDraft out;
+  out.kernel = kernel.text();
+  out.line = kernel.line;
+  out.define = define;
+  out.includes = included_headers(texts.tokens(), define);
+  draft_parameters(out, kernel, texts, given);
+  out.instantiate = instantiation(out, kernel, overloaded);
+  out.block = expressions(kernel.bounds, 1, out.parameters);
+  out.cluster = expressions(kernel.cluster, 3, out.parameters);
+  out.dynamic_shared = kernel.dynamic_shared;
+  out.grid_sync = kernel.grid_sync;
+  out.dependent_launch = kernel.dependent_launch;
+  return out;
 }
 
 }  // namespace kiln::cli

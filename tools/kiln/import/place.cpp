@@ -5,6 +5,7 @@
 #include "base/file.hpp"
 #include "base/quote.hpp"
 #include "base/text.hpp"
+#include "kiln/error.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 
 namespace kiln::cli {
@@ -41,11 +42,29 @@ void refuse_existing(const std::string& path, bool force) {
                               " is there already: --force overwrites it, -o and --name choose another");
 }
 
+/// The name of the file below the first of the directories that it lies below; empty when it lies below none.
+std::string name_below(const fs::path& file, const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) {
+    const std::string name = path_from(file, real(directory));
+    if (!name.starts_with("..")) return name;
+  }
+  return {};
+}
+
+/// Quoted includes that go up from the source's own directory are found only when the source is included itself,
+/// from a directory above.
+bool includes_from_above(const fs::path& file) {
+  const auto content = base::read_file(file.string(), std::size_t{16} << 20);
+  return content && content->bytes.find("#include \"../") != std::string::npos;
+}
+
 /// How `directory` reaches the source: by a relative name when the source lies below, else by a file that
 /// includes it.
-void reach(ImportSite& site, const fs::path& file, const fs::path& directory, const std::string& name) {
+void reach(ImportSite& site, const fs::path& file, const fs::path& directory, const ImportAsked& asked,
+           const std::string& name) {
   const std::string below = path_from(file, directory);
-  if (!below.starts_with("..")) {
+  std::string included = name_below(file, asked.include_dirs);
+  if (!below.starts_with("..") && (included.empty() || !includes_from_above(file))) {
     site.place.source = below;
     return;
   }
@@ -53,8 +72,11 @@ void reach(ImportSite& site, const fs::path& file, const fs::path& directory, co
   if (file.filename() == site.place.source)
     site.place.source = name + ".import.cu";  // avoids a file that includes itself
   site.includer = (directory / site.place.source).string();
-  site.place.text = "#include <" + file.filename().string() + ">\n";
-  site.include_dirs.insert(site.include_dirs.begin(), path_from(file.parent_path(), directory));
+  if (included.empty()) {
+    included = file.filename().string();
+    site.include_dirs.insert(site.include_dirs.begin(), path_from(file.parent_path(), directory));
+  }
+  site.place.text = "#include <" + included + ">\n";
 }
 
 }  // namespace
@@ -95,8 +117,15 @@ ImportSite site_of(const ImportAsked& asked, const std::string& name) {
   if (!asked.print) refuse_existing((directory / (name + ".toml")).string(), asked.force);
   out.place.directory = directory.string();
   out.manifest = (directory / (name + ".toml")).string();
-  out.include_dirs = paths_from(asked.include_dirs, directory);
-  reach(out, file, directory, name);
+  std::vector<std::string> all = asked.stub_dirs;
+  all.insert(all.end(), asked.include_dirs.begin(), asked.include_dirs.end());
+  for (const std::string& searched : all)
+    if (!fs::is_directory(searched, error))
+      throw Error(Errc::invalid_argument, base::quote(searched, 4096) +
+                                              " is no directory; -I and --stubs take one directory each, and may "
+                                              "be repeated");
+  out.include_dirs = paths_from(all, directory);
+  reach(out, file, directory, asked, name);
   if (!out.includer.empty() && !asked.print) refuse_existing(out.includer, asked.force);
   return out;
 }

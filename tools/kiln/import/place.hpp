@@ -4,14 +4,20 @@
 #include <string>
 #include <vector>
 
-#include "tools/kiln/import/prove.hpp"
-
 namespace kiln::cli {
 
 struct ImportAsked {
   std::string file, output, name;
-  std::vector<std::string> include_dirs;
+  std::vector<std::string> include_dirs, stub_dirs;  ///< of --stubs: searched before the others
   bool force = false, print = false;
+};
+
+/// Where the manifest lies, and how it names its source.
+struct ImportPlace {
+  std::string directory;  ///< absolute; the manifest is NAME.toml in it
+  std::string source;     ///< relative to `directory`
+  std::string origin;     ///< name of the source in messages
+  std::string text;       ///< text of a source that is not written yet; empty: the source is a file
 };
 
 struct ImportSite {

@@ -6,7 +6,6 @@
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/outcome.hpp"
 #include "tools/kiln/cli/output.hpp"
-#include "tools/kiln/import/sizes.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -22,6 +21,8 @@ Json parameters_json(const ImportDraft& draft) {
                    {"kind", name_of(p.kind)},
                    {"declared", p.declared},
                    {"values", values},
+                   {"evidence", p.evidence.empty() ? Json(nullptr) : Json(p.evidence)},
+                   {"guessed", p.guessed},
                    {"default", p.fallback.empty() ? Json(nullptr) : Json(p.fallback)},
                    {"value", p.value.empty() ? Json(nullptr) : Json(p.value)}});
   }
@@ -31,11 +32,10 @@ Json parameters_json(const ImportDraft& draft) {
 Json arguments_json(const ImportDraft& draft) {
   Json out = Json::array();
   for (const ImportArgument& a : draft.arguments) {
-    const std::uint32_t bytes = bytes_of(a.type);
     out.push_back({{"name", a.name},
                    {"type", a.type},
                    {"declared", a.declared},
-                   {"bytes", bytes == 0 ? Json(nullptr) : Json(bytes)}});
+                   {"bytes", a.bytes == 0 ? Json(nullptr) : Json(a.bytes)}});
   }
   return out;
 }
@@ -57,7 +57,11 @@ std::string failure(const Imported& in) {
     out = '\'' + in.written + "' is written, but it";
   else if (!in.written.empty())
     out = '\'' + in.site.manifest + "' is left as it was; the new one is '" + in.written + "', but it";
-  out += " does not compile yet: " + first_errors(in.proof) + ". What to try: " + advice_for(in.proof);
+  out += " does not compile yet: " + first_errors(in.proof);
+  for (const std::string& ask : asks_of(in.draft)) out += "\n" + ask;
+  for (const std::string& header : in.draft.measures.empty)
+    out += "\n'" + header + "' was not found and counts as empty: name its directory with -I DIR, or a stub with "
+           "--replace " + header + "=STUB";
   for (const std::string& hint : in.proof.hints) out += "\nhint: " + hint;
   return out;
 }
@@ -91,6 +95,9 @@ void print_object(const Context& context, const Imported& in) {
   out["arguments"] = arguments_json(in.draft);
   out["measures"] = texts_of(in.draft.measures);
   out["todo"] = in.text.todo;
+  out["asks"] = asks_of(in.draft);
+  out["empty"] = in.draft.measures.empty;
+  out["rounds"] = in.proof.rounds;
   out["proved"] = in.proof.proved;
   out["arch"] = in.arch.name();
   const auto known = [&](auto&& value) { return in.proof.proved ? Json(value()) : Json(nullptr); };
@@ -103,6 +110,13 @@ void print_object(const Context& context, const Imported& in) {
 }
 
 }  // namespace
+
+std::vector<std::string> asks_of(const ImportDraft& draft) {
+  std::vector<std::string> out;
+  for (const ImportParameter& p : draft.parameters)
+    if (p.guessed && !p.ask.empty()) out.push_back(p.name + ' ' + p.ask + ": give it as " + p.name + "=V");
+  return out;
+}
 
 int report_import(const Context& context, const Imported& in) {
   if (context.json)

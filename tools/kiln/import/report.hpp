@@ -3,7 +3,9 @@
 
 #include "base/arch.hpp"
 #include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/import/manifest.hpp"
 #include "tools/kiln/import/place.hpp"
+#include "tools/kiln/import/rounds.hpp"
 
 namespace kiln::cli {
 
@@ -15,6 +17,9 @@ struct Imported {
   const ImportText& text;
   std::string written;  ///< path of the manifest; empty: it is printed on stdout
 };
+
+/// What only the user can know: "T must be a type with members N: give it as T=V".
+std::vector<std::string> asks_of(const ImportDraft& draft);
 
 /// Returns the exit code: done, or partly when the manifest does not compile yet.
 int report_import(const Context& context, const Imported& imported);
