@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "kiln/kiln.h"
 #include "tools/kiln/audit/audit.hpp"
@@ -19,9 +20,7 @@
 #include "tools/kiln/cli/usage.hpp"
 #include "tools/kiln/compile/compile.hpp"
 #include "tools/kiln/doctor/doctor.hpp"
-#include "tools/kiln/doctor/lock_holder.hpp"
 #include "tools/kiln/fleet/remote.hpp"
-#include "tools/kiln/help/complete.hpp"
 #include "tools/kiln/help/help.hpp"
 #include "tools/kiln/import/import.hpp"
 #include "tools/kiln/inspect/inspect.hpp"
@@ -34,7 +33,6 @@
 #include "tools/kiln/templates/templates.hpp"
 #include "tools/kiln/top/top.hpp"
 #include "tools/kiln/tune/tune.hpp"
-#include "tools/kiln/verify/store_reader.hpp"
 #include "tools/kiln/verify/verify.hpp"
 #include "tools/kiln/why/why.hpp"
 
@@ -43,11 +41,11 @@ namespace {
 
 struct Row {
   const char* name;
-  const char* group;  ///< the heading under which `kiln --help` lists it
+  const char* group;  ///< the heading under which `kiln --help` lists it; kHidden: nothing lists it
   void (*add)(Command, Context&);
 };
 constexpr const char *kCompile = "Compile", *kInspect = "Inspect", *kMaintain = "Maintain and ship",
-                     *kMachine = "This machine";
+                     *kMachine = "This machine", *kHidden = nullptr;
 /// In the order in which `kiln --help` lists them.
 constexpr Row kCommands[] = {
     {"templates", kCompile, add_templates},
@@ -73,12 +71,15 @@ constexpr Row kCommands[] = {
     {"doctor", kMachine, add_doctor},
     {"completion", kMachine, add_completion},
     {"man", kMachine, add_man},
+    {kCompleteCommand, kHidden, add_complete},
+    {kLockHolderCommand, kHidden, add_lock_holder},
+    {kStoreReaderCommand, kHidden, add_store_reader},
 };
 
 void add_commands(CLI::App& app, Context& context) {
   for (const Row& row : kCommands) {
     row.add(Command(app), context);
-    app.get_subcommand(row.name)->group(row.group);
+    if (row.group != kHidden) app.get_subcommand(row.name)->group(row.group);
   }
 }
 
@@ -107,8 +108,7 @@ int run(int argc, char** argv) {
       "5 a remote server is down (with --strict).\n"
       "'kiln help COMMAND' explains a command; 'kiln doctor' checks this machine.");
   std::vector<std::string> arguments = arguments_of(describe(Command(app)), argc, argv);
-  if (!arguments.empty() && arguments.front() == kCompleteCommand)
-    return complete(describe(Command(app)), context, {arguments.begin() + 1, arguments.end()});
+  if (const std::optional<int> status = context.run_hidden(arguments)) return *status;
   // --json counts even when an argument before it is not understood.
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   try {
@@ -156,10 +156,6 @@ int main(int argc, char** argv) try {
   keep_standard_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // a write past a file-size limit then fails instead
   kiln::cli::install_signal_handlers();
-  if (argc == 4 && std::strcmp(argv[1], kiln::cli::kLockHolderCommand) == 0)
-    return kiln::cli::hold_lock(argv[2], argv[3]);
-  if (argc == 3 && std::strcmp(argv[1], kiln::cli::kStoreReaderCommand) == 0)
-    return kiln::cli::read_store_for_parent(argv[2]);
   const int status = kiln::cli::run(argc, argv);
   kiln::cli::end_if_pipe_closed();  // everything is destroyed by now, and counters are saved
   return status;

@@ -32,6 +32,16 @@ TEST_F(Usage, HelpListsEverySubcommand) {
   for (const char* command : kCommands) EXPECT_NE(r.out.find(command), std::string::npos) << command;
 }
 
+TEST_F(Usage, NothingListsAHiddenCommand) {
+  for (const char* hidden : {"__complete", "__hold-lock", "__verify-store"}) {
+    for (const Arguments& list : {Arguments{"--help"}, Arguments{"man"}, Arguments{"__complete", "_"}})
+      EXPECT_EQ(kiln(list).out.find(hidden), std::string::npos) << list.front() << ' ' << hidden;
+  }
+  const Finished r = kiln({"__hold-lock", "gate"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("unknown subcommand '__hold-lock'; there are: templates"), std::string::npos) << r.err;
+}
+
 TEST_F(Usage, EveryCommandOfACommandExplainsItself) {
   for (const std::string command : kBundleCommands) {
     const Finished r = kiln({"bundle", command, "--help"});

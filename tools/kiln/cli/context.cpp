@@ -76,6 +76,20 @@ void Context::add_common_flags(Command app) {
   app.flag("--json", json, "One JSON object on stdout").group(group);
 }
 
+void Context::add_hidden_command(const std::string& name, std::optional<std::size_t> words,
+                                 std::function<int(const std::vector<std::string>&)> run) {
+  hidden_.push_back({name, words, std::move(run)});
+}
+
+std::optional<int> Context::run_hidden(const std::vector<std::string>& arguments) const {
+  for (const HiddenCommand& hidden : hidden_) {
+    if (arguments.empty() || arguments.front() != hidden.name) continue;
+    if (!hidden.words || *hidden.words == arguments.size() - 1)
+      return hidden.run({arguments.begin() + 1, arguments.end()});
+  }
+  return std::nullopt;
+}
+
 std::string Context::schema() const {
   std::string name = command;
   std::replace(name.begin(), name.end(), ' ', '-');

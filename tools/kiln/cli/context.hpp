@@ -2,8 +2,10 @@
 // on first use.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,15 @@ class Context {
                       std::function<int()> run);
   void add_common_flags(Command app);
 
+  /// Adds a command that --help, man pages and completion leave out, because only programs start it. `run`
+  /// receives the words after the name, which nothing parses. `words` is the only number of words that the
+  /// command takes; nothing: any number.
+  void add_hidden_command(const std::string& name, std::optional<std::size_t> words,
+                          std::function<int(const std::vector<std::string>&)> run);
+  /// Runs the hidden command that the first of `arguments` names, and returns its exit status. Nothing when
+  /// they name none, or have another number of words than it takes.
+  std::optional<int> run_hidden(const std::vector<std::string>& arguments) const;
+
   /// Both throw Error(invalid_argument) for a flag value that cannot be right.
   runtime::Config config() const;
   runtime::Service& service();
@@ -62,8 +73,15 @@ class Context {
   std::string schema() const;
 
  private:
+  struct HiddenCommand {
+    std::string name;
+    std::optional<std::size_t> words;
+    std::function<int(const std::vector<std::string>&)> run;
+  };
+
   Options options() const;
   const std::optional<toolchain::DeviceFacts>& this_gpu();
+  std::vector<HiddenCommand> hidden_;
   std::unique_ptr<runtime::Service> service_;
   std::optional<std::optional<toolchain::DeviceFacts>> gpu_;  // queried once
 };

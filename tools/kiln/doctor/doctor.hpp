@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"
+#include "tools/kiln/doctor/lock_holder.hpp"
 
 namespace kiln::cli {
 

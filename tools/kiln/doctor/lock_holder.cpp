@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <string>
 
 #include "base/fd.hpp"
 #include "cache/flight/flight.hpp"
 #include "cache/lock/gate.hpp"
+#include "tools/kiln/cli/context.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -36,12 +36,18 @@ int hold_flight(const std::string& identity) {
   return file->take(Key{}, soon()).flight ? hold() : 1;
 }
 
-}  // namespace
-
-int hold_lock(const char* what, const char* where) noexcept try {
-  return std::strcmp(what, "gate") == 0 ? hold_gate(where) : hold_flight(where);
+int hold_lock(const std::string& what, const std::string& where) noexcept try {
+  return what == "gate" ? hold_gate(where) : hold_flight(where);
 } catch (...) {
   return 1;
+}
+
+}  // namespace
+
+void add_lock_holder(Command, Context& context) {
+  context.add_hidden_command(kLockHolderCommand, 2, [](const std::vector<std::string>& words) {
+    return hold_lock(words[0], words[1]);
+  });
 }
 
 }  // namespace kiln::cli

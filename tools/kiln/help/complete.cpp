@@ -1,11 +1,13 @@
 #include "tools/kiln/help/complete.hpp"
-#include "tools/kiln/cli/catalog.hpp"
 
 #include <algorithm>
 #include <map>
 
 #include "base/text.hpp"
 #include "manifest/catalog.hpp"
+#include "tools/kiln/cli/catalog.hpp"
+#include "tools/kiln/cli/command_tree.hpp"
+#include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/lint/finding.hpp"
 #include "tools/kiln/store/entries.hpp"
 
@@ -170,8 +172,6 @@ class Completion {
   Context& context_;
 };
 
-}  // namespace
-
 int complete(const CommandPage& root, Context& context, const std::vector<std::string>& given_words) noexcept
     try {
   const std::vector<std::string> words = joined(given_words);
@@ -210,6 +210,15 @@ int complete(const CommandPage& root, Context& context, const std::vector<std::s
 } catch (const std::exception&) {
   print(":\n");
   return kDone;
+}
+
+}  // namespace
+
+void add_complete(Command app, Context& context) {
+  context.add_hidden_command(kCompleteCommand, std::nullopt,
+                             [app, &context](const std::vector<std::string>& words) {
+                               return complete(describe(app), context, words);
+                             });
 }
 
 }  // namespace kiln::cli

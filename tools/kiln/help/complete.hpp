@@ -3,20 +3,21 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "tools/kiln/cli/command_tree.hpp"
-#include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/cli/command.hpp"
 
 namespace kiln::cli {
 
+class Context;
+
 inline constexpr const char* kCompleteCommand = "__complete";
 
-/// `words` are the words after `kiln`; the last one may be incomplete. Prints to stdout
+/// Adds the command to `app`, which is `kiln`. Its words are the words after `kiln`; the last one may be
+/// incomplete. It prints to stdout
 ///   :        or :files, :dirs when the shell is to offer these, too
 ///   CANDIDATE<tab>description
-/// Always returns kDone, because a shell cannot show an error here.
-int complete(const CommandPage& root, Context& context, const std::vector<std::string>& words) noexcept;
+/// The exit status is always kDone, because a shell cannot show an error here.
+void add_complete(Command app, Context& context);
 
 /// The script for "bash", "zsh" or "fish"; null for another shell.
 const char* completion_script(const std::string& shell) noexcept;

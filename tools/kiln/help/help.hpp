@@ -1,5 +1,6 @@
-// The commands that write documentation: man, completion.
+// The commands that write documentation (man, completion), and the hidden one that completes a word.
 #pragma once
 
+#include "tools/kiln/help/complete.hpp"
 #include "tools/kiln/help/completion.hpp"
 #include "tools/kiln/help/man.hpp"

@@ -11,6 +11,7 @@
 #include "cache/store/file/pages.hpp"
 #include "cache/store/store.hpp"
 #include "compile/key/facts.hpp"
+#include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/output.hpp"
 
 namespace kiln::cli {
@@ -70,9 +71,7 @@ void verify(const std::string& directory) {
   say({{"verified", {{"entries", result.entries}, {"bytes", result.bytes}}}});
 }
 
-}  // namespace
-
-int read_store_for_parent(const char* directory) noexcept try {
+int read_store_for_parent(const std::string& directory) noexcept try {
   try {
     verify(directory);
   } catch (const std::exception& error) {
@@ -81,6 +80,14 @@ int read_store_for_parent(const char* directory) noexcept try {
   return 0;
 } catch (...) {  // no memory to report the error
   return 1;
+}
+
+}  // namespace
+
+void add_store_reader(Command, Context& context) {
+  context.add_hidden_command(kStoreReaderCommand, 1, [](const std::vector<std::string>& words) {
+    return read_store_for_parent(words.front());
+  });
 }
 
 }  // namespace kiln::cli

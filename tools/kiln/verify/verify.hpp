@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"
+#include "tools/kiln/verify/store_reader.hpp"
 
 namespace kiln::cli {
 
