@@ -10,7 +10,7 @@
 #include "runtime/kernels/packing.hpp"
 #include "runtime/kernels/target.hpp"
 #include "runtime/path/core.hpp"
-#include "runtime/tuned/tuned_call.hpp"
+#include "runtime/tuned/call.hpp"
 
 namespace kiln::runtime {
 

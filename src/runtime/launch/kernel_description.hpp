@@ -7,7 +7,7 @@
 
 #include "compile/key/facts.hpp"
 #include "kiln/error.hpp"
-#include "runtime/launch/launch_recipe.hpp"
+#include "runtime/launch/recipe.hpp"
 
 namespace kiln::runtime {
 

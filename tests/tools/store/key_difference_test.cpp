@@ -1,6 +1,6 @@
 // Differences between two key texts: one row for every field.
-#include "tools/kiln/store/key_difference.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
+#include "tools/kiln/store/key/difference.hpp"
+#include "tools/kiln/store/key/sentences.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Names of keys: a shown name means exactly one key, even when keys have many digits in common.
-#include "tools/kiln/store/key_name.hpp"
+#include "tools/kiln/store/key/name.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include "kiln/error.hpp"
 #include "toolchain/elf.hpp"
 #include "tools/kiln/cli/output.hpp"
-#include "tools/kiln/store/key_difference.hpp"
+#include "tools/kiln/store/key/difference.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "instantiate/instantiate.hpp"
 #include "toolchain/cubin.hpp"
 #include "tools/kiln/cli/output.hpp"
-#include "tools/kiln/store/key_name.hpp"
+#include "tools/kiln/store/key/name.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/compile/disassemble.hpp"
 #include "tools/kiln/plan/tuned_device.hpp"
-#include "tools/kiln/store/key_fields.hpp"
+#include "tools/kiln/store/key/fields.hpp"
 
 namespace kiln::cli {
 namespace {

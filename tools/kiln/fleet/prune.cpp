@@ -8,7 +8,7 @@
 #include "kiln/error.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/output.hpp"
-#include "tools/kiln/store/key_name.hpp"
+#include "tools/kiln/store/key/name.hpp"
 
 namespace kiln::cli {
 namespace {

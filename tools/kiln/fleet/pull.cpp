@@ -14,7 +14,7 @@
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/fleet/transfer.hpp"
 #include "tools/kiln/plan/plan.hpp"
-#include "tools/kiln/store/key_name.hpp"
+#include "tools/kiln/store/key/name.hpp"
 #include "tools/kiln/store/view.hpp"
 
 namespace kiln::cli {

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include "tools/kiln/cli/table.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
+#include "tools/kiln/store/key/sentences.hpp"
 
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/outcome.hpp"
 #include "tools/kiln/store/entries.hpp"
-#include "tools/kiln/store/key_difference.hpp"
+#include "tools/kiln/store/key/difference.hpp"
 
 namespace kiln::cli {
 namespace {

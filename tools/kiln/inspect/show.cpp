@@ -16,7 +16,7 @@
 #include "tools/kiln/inspect/todays_ptx.hpp"
 #include "tools/kiln/store/choices.hpp"
 #include "tools/kiln/store/entries.hpp"
-#include "tools/kiln/store/key_fields.hpp"
+#include "tools/kiln/store/key/fields.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -1,10 +1,10 @@
 #include "tools/kiln/inspect/todays_ptx.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
+#include "tools/kiln/store/key/sentences.hpp"
 
 #include "base/text.hpp"
 #include "instantiate/instantiate.hpp"
 #include "tools/kiln/store/entries.hpp"
-#include "tools/kiln/store/key_difference.hpp"
+#include "tools/kiln/store/key/difference.hpp"
 
 namespace kiln::cli {
 

@@ -1,6 +1,6 @@
 #include "tools/kiln/prewarm/report.hpp"
 #include "tools/kiln/cli/table.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
+#include "tools/kiln/store/key/sentences.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #include "tools/kiln/prewarm/room.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
+#include "tools/kiln/store/key/sentences.hpp"
 
 #include <algorithm>
 #include <map>

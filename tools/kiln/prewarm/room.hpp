@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tools/kiln/plan/run.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
+#include "tools/kiln/store/key/sentences.hpp"
 
 namespace kiln::cli {
 

@@ -10,7 +10,7 @@
 
 #include "compile/key/facts_summary.hpp"
 #include "tools/kiln/cli/output.hpp"
-#include "tools/kiln/store/key_name.hpp"
+#include "tools/kiln/store/key/name.hpp"
 #include "tools/kiln/store/view.hpp"
 
 namespace kiln::cli {

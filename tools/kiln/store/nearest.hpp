@@ -9,7 +9,7 @@
 #include "cache/store/store.hpp"
 #include "compile/key/facts.hpp"
 #include "compile/key/key.hpp"
-#include "tools/kiln/store/key_difference.hpp"
+#include "tools/kiln/store/key/difference.hpp"
 
 namespace kiln::cli {
 

@@ -1,6 +1,6 @@
 #include "tools/kiln/why/text.hpp"
 #include "compile/key/fields.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
+#include "tools/kiln/store/key/sentences.hpp"
 
 #include <cmath>
 #include <cstdint>

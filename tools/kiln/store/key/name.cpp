@@ -1,4 +1,4 @@
-#include "tools/kiln/store/key_name.hpp"
+#include "tools/kiln/store/key/name.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runtime/launch/launch_recipe.hpp"
+#include "runtime/launch/recipe.hpp"
 
 #include <algorithm>
 #include <bit>

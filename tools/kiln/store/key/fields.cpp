@@ -1,4 +1,4 @@
-#include "tools/kiln/store/key_fields.hpp"
+#include "tools/kiln/store/key/fields.hpp"
 
 #include <set>
 #include <tuple>

@@ -1,4 +1,4 @@
-#include "runtime/launch/launch_arguments.hpp"
+#include "runtime/launch/arguments.hpp"
 
 #include <algorithm>
 #include <bit>

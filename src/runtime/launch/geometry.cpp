@@ -1,4 +1,4 @@
-#include "runtime/launch/launch_geometry.hpp"
+#include "runtime/launch/geometry.hpp"
 
 #include <algorithm>
 

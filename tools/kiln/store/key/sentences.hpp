@@ -3,7 +3,7 @@
 
 #include <string>
 #include <vector>
-#include "tools/kiln/store/key_difference.hpp"
+#include "tools/kiln/store/key/difference.hpp"
 
 namespace kiln::cli {
 

@@ -1,4 +1,4 @@
-#include "tools/kiln/store/key_difference.hpp"
+#include "tools/kiln/store/key/difference.hpp"
 
 #include <algorithm>
 #include <map>

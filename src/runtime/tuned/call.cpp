@@ -1,4 +1,4 @@
-#include "runtime/tuned/tuned_call.hpp"
+#include "runtime/tuned/call.hpp"
 
 #include <algorithm>
 
