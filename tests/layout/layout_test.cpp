@@ -128,9 +128,9 @@ std::vector<fs::path> project_includes(const fs::path& file) {
   return out;
 }
 
-std::vector<fs::path> sources() {
+std::vector<fs::path> sources_below(const std::vector<std::string>& tops) {
   std::vector<fs::path> out;
-  for (const char* top : {"src", "cache", "include", "tools"}) {
+  for (const std::string& top : tops) {
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
       const std::string extension = entry.path().extension().string();
       if (extension == ".cpp" || extension == ".hpp" || extension == ".h")
@@ -139,6 +139,8 @@ std::vector<fs::path> sources() {
   }
   return out;
 }
+
+std::vector<fs::path> sources() { return sources_below({"src", "cache", "include", "tools"}); }
 
 /// The floor's room that a room of a wing belongs to; other rooms are returned as they are.
 std::string whole_of(const std::string& room) {
@@ -289,7 +291,8 @@ std::string backend_of(const fs::path& file) {
 
 TEST(Layout, TheFleetKnowsItsBackendsInOnePlace) {
   EXPECT_EQ(backend_of("cache/fleet/redis/url.hpp"), "redis");
-  for (const char* of_none : {"cache/fleet/tier.hpp", "cache/fleet/net/tls.hpp", "tools/kiln/fleet/tier.hpp"})
+  for (const char* of_none :
+       {"cache/fleet/tier.hpp", "cache/fleet/net/tls.hpp", "tools/kiln/fleet/remote.hpp"})
     EXPECT_EQ(backend_of(of_none), "") << of_none;
   int inside = 0;
   for (const fs::path& file : sources()) {
@@ -304,6 +307,55 @@ TEST(Layout, TheFleetKnowsItsBackendsInOnePlace) {
     }
   }
   EXPECT_GT(inside, 10);
+}
+
+/// The family of commands that a file belongs to, also as its test; "" when it belongs to none.
+std::string family_of(const fs::path& file) {
+  for (const char* families : {"tools/kiln", "tests/tools"}) {
+    const fs::path below = file.lexically_relative(families);
+    if (below.has_parent_path() && *below.begin() != "..") return below.begin()->string();
+  }
+  return "";
+}
+
+struct Include {
+  fs::path file, included;
+};
+/// The families of which files outside include several headers, with these headers.
+std::map<std::string, std::set<fs::path>> families_of_several_headers(const std::vector<Include>& includes) {
+  // They have no command: every family may build on any part of them.
+  const std::set<std::string> foundations = {"cli", "store", "plan"};
+  std::map<std::string, std::set<fs::path>> out;
+  for (const auto& [file, included] : includes) {
+    const std::string family = family_of(included);
+    if (!family.empty() && family != family_of(file) && !foundations.contains(family))
+      out[family].insert(included);
+  }
+  std::erase_if(out, [](const auto& family) { return family.second.size() < 2; });
+  return out;
+}
+
+TEST(Layout, AFamilyOfCommandsHasOnePublicHeader) {
+  EXPECT_EQ(family_of("tools/kiln/main.cpp"), "");
+  const Include header{"tools/kiln/main.cpp", "tools/kiln/run/run.hpp"};
+  for (const char* outside :
+       {"tools/kiln/main.cpp", "tools/kiln/tune/tune.cpp", "tests/tools/tune/tune_test.cpp"})
+    EXPECT_TRUE(families_of_several_headers({header, {outside, "tools/kiln/run/case.hpp"}}).contains("run"))
+        << outside;
+  for (const char* inside : {"tools/kiln/run/run.cpp", "tests/tools/run/run_test.cpp"})
+    EXPECT_TRUE(families_of_several_headers({header, {inside, "tools/kiln/run/case.hpp"}}).empty()) << inside;
+
+  std::vector<Include> includes;
+  std::set<std::string> met;
+  for (const fs::path& file : sources_below({"tools", "tests"})) {
+    for (const fs::path& included : project_includes(kRoot / file)) {
+      includes.push_back({file, included});
+      met.insert(family_of(included));
+    }
+  }
+  EXPECT_GT(met.size(), 20u);
+  for (const auto& [family, headers] : families_of_several_headers(includes))
+    ADD_FAILURE() << family << ": " << ::testing::PrintToString(headers);
 }
 
 TEST(Layout, PublicHeadersAreSelfContainedCxx17) {

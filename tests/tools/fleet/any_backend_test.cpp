@@ -1,74 +1,14 @@
 // The commands of the fleet's tier with a backend that is not Redis. They need
 // only the functions of the backend interface.
-#include <gtest/gtest.h>
-
-#include <sys/stat.h>
-
-#include "base/file.hpp"
-#include "remote/memory_backend.hpp"
-#include "remote/trust_fixture.hpp"
-#include "tools/kiln/doctor/fleet.hpp"
-#include "tools/kiln/fleet/look.hpp"
-#include "tools/kiln/fleet/missed.hpp"
+#include "tools/fleet/any_backend.hpp"
 #include "tools/kiln/fleet/prune.hpp"
+#include "tools/kiln/store/tier/look.hpp"
 
 namespace kiln::cli {
 namespace {
 
-using namespace std::chrono_literals;
+using testing::AnyBackend;
 using testing::some_entry;
-
-class AnyBackend : public ::testing::Test {
- protected:
-  void put(const fleet::PublishedRecord& entry, const trust::SigningKey& signer) {
-    const fleet::ToolchainRow row{entry.key, 7, 100, true, "13.0", entry.toolchain};
-    ASSERT_TRUE(server_->put(entry.key, fleet::seal_row(row, &signer), fleet::seal_envelope(entry, &signer),
-                             base::Deadline::never()));
-  }
-  static fleet::TierOptions options(std::shared_ptr<const trust::SigningKey> signer) {
-    fleet::TierOptions out;
-    out.fleet = true;
-    out.signer = std::move(signer);
-    return out;
-  }
-
-  const std::shared_ptr<testing::MemoryBackend> server_ = std::make_shared<testing::MemoryBackend>();
-  const std::shared_ptr<const trust::SigningKey> key_ =
-      std::make_shared<const trust::SigningKey>(testing::signing_key(1));
-  fleet::Tier tier_{options(key_), server_, std::make_shared<fleet::Counts>()};
-};
-
-TEST_F(AnyBackend, DoctorFindsAServerWell) {
-  put(some_entry(1), *key_);
-  Findings found;
-  probe_servers(tier_, found);
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].status, Finding::Status::ok);
-  EXPECT_TRUE(found[0].text.starts_with("memory answers in ")) << found[0].text;
-  EXPECT_NE(found[0].text.find(", 2 keys; this node reads and writes"), std::string::npos) << found[0].text;
-}
-
-TEST_F(AnyBackend, DoctorSaysWhatTheBackendAdvises) {
-  fleet::ServerLook look;
-  look.advice = {"it forgets everything"};
-  server_->say(look);
-  Findings found;
-  probe_servers(tier_, found);
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[1].status, Finding::Status::note);
-  EXPECT_EQ(found[1].text, "memory: it forgets everything");
-}
-
-TEST_F(AnyBackend, DoctorSaysWhyAServerDoesNotAnswer) {
-  server_->fail(fleet::Fault::connect, "nobody listens");
-  Findings found;
-  probe_servers(tier_, found);
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].status, Finding::Status::warning);
-  EXPECT_EQ(found[0].text,
-            "memory does not answer: connect: nobody listens; kernels are compiled here meanwhile");
-  EXPECT_EQ(found[0].fix, "start the server, or correct KILN_REMOTE");
-}
 
 TEST_F(AnyBackend, StatusShowsWhatTheServerSaysAndNullForTheRest) {
   fleet::ServerLook said;
@@ -123,63 +63,6 @@ TEST_F(AnyBackend, PruneTakesWhatNobodyCanUse) {
   EXPECT_EQ(prune_tier(tier_, {}).scanned, 0u);
   server_->fail(fleet::Fault::closed);
   EXPECT_TRUE(prune_tier(tier_, {}).fault.down);
-}
-
-class AnyBackendMissed : public AnyBackend {
- protected:
-  void SetUp() override {
-    const std::string templates = directory_.path() + "/templates";
-    ASSERT_EQ(::mkdir(templates.c_str(), 0755), 0);
-    base::write_file(templates + "/scale.toml",
-                     "format = 1\n[template]\nname = \"scale\"\nsource = \"scale.cu\"\n"
-                     "instantiate = \"scale<{N}>\"\n[param.N]\nkind = \"int\"\nrange = [1, 9]\n"
-                     "[launch]\ngrid = [\"1\"]\nblock = [\"1\"]\n");
-    base::write_file(templates + "/scale.cu", "template <int N> __global__ void scale() {}\n");
-    context_.cache_dir = directory_.path() + "/cache";
-    context_.template_path = templates;
-  }
-  void report(const std::string& row) {
-    ASSERT_TRUE(server_->report({&row, 1}, base::Deadline::never()).at(0));
-  }
-
-  const base::TempDir directory_{"kiln-any-backend"};
-  Context context_;
-};
-
-TEST_F(AnyBackendMissed, OnlyWhatWasMadeAndWhatIsNoRowIsForgotten) {
-  const auto row = [](const std::string& name, int n) {
-    return "[[prewarm]]\ntemplate = \"" + name + "\"\narch = \"sm_90a\"\nN = \"" + std::to_string(n) +
-           "\"\n# end\n";
-  };
-  for (const std::string& reported :
-       {row("scale", 3), std::string("no row"), row("elsewhere", 4), row("scale", 3), row("scale", 5)})
-    report(reported);
-  MissedRows rows(context_, tier_);
-  EXPECT_TRUE(rows.found());
-  EXPECT_FALSE(rows.fault());
-  const PrewarmPlan plan = make_plan(context_, {rows.file()}, {}, {});
-  ASSERT_EQ(plan.tasks.size(), 2u);
-  PrewarmResult result;
-  result.tasks.resize(2);
-  result.tasks[0].state = TaskResult::State::done;
-  result.tasks[1].state = TaskResult::State::failed;
-  rows.forget(plan, result);
-  EXPECT_EQ(server_->missed(), (std::vector<std::string>{row("elsewhere", 4), row("scale", 5)}));
-}
-
-TEST_F(AnyBackendMissed, MoreRowsThanAPageHoldsAreAllRead) {
-  for (int i = 0; i < 200; ++i) report("no row");
-  MissedRows rows(context_, tier_);
-  EXPECT_FALSE(rows.found());
-  rows.forget({}, {});
-  EXPECT_TRUE(server_->missed().empty());
-}
-
-TEST_F(AnyBackendMissed, AServerThatIsDownIsAFault) {
-  server_->fail(fleet::Fault::timeout);
-  const MissedRows rows(context_, tier_);
-  EXPECT_FALSE(rows.found());
-  EXPECT_TRUE(rows.fault().down);
 }
 
 }  // namespace

@@ -6,12 +6,12 @@
 
 #include "base/text.hpp"
 #include "base/wire.hpp"
-#include "tools/kiln/bundle/entry.hpp"
 #include "tools/kiln/bundle/input.hpp"
-#include "tools/kiln/bundle/stores.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
+#include "tools/kiln/store/bundle_stores.hpp"
+#include "tools/kiln/store/bundled_entry.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -13,12 +13,12 @@
 #include "manifest/catalog.hpp"
 #include "tools/kiln/bundle/file.hpp"
 #include "tools/kiln/bundle/key.hpp"
-#include "tools/kiln/bundle/select.hpp"
-#include "tools/kiln/bundle/stores.hpp"
 #include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/progress.hpp"
+#include "tools/kiln/plan/select.hpp"
+#include "tools/kiln/store/bundle_stores.hpp"
 #include "tools/kiln/store/entries.hpp"
 
 namespace kiln::cli {

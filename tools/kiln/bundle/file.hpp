@@ -9,9 +9,6 @@
 
 namespace kiln::cli {
 
-/// Thrown when Ctrl-C came while a reader waited for bytes.
-struct Interrupted {};
-
 class BundleInput {
  public:
   /// "-" means stdin. Throws Error(io), and Error(invalid_argument) when stdin is a terminal.

@@ -9,12 +9,12 @@
 #include "cache/place/directory.hpp"
 #include "cache/store/store.hpp"
 #include "runtime/state/places.hpp"
-#include "tools/kiln/bundle/entry.hpp"
 #include "tools/kiln/bundle/input.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/progress.hpp"
+#include "tools/kiln/store/bundled_entry.hpp"
 #include "tools/kiln/store/key/name.hpp"
 
 namespace kiln::cli {

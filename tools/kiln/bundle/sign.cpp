@@ -10,11 +10,11 @@
 
 #include "cache/bundle/reader.hpp"
 #include "kiln/error.hpp"
-#include "tools/kiln/bundle/entry.hpp"
 #include "tools/kiln/bundle/file.hpp"
 #include "tools/kiln/bundle/input.hpp"
 #include "tools/kiln/bundle/key.hpp"
 #include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/store/bundled_entry.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include "base/deadline.hpp"
-#include "tools/kiln/bundle/entry.hpp"
 #include "tools/kiln/bundle/input.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/progress.hpp"
+#include "tools/kiln/store/bundled_entry.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -17,6 +17,9 @@ class PoliteInterrupt {
   static bool requested() noexcept;
 };
 
+/// Thrown by work that a Ctrl-C ends in the middle.
+struct Interrupted {};
+
 /// From here on SIGPIPE counts as a first Ctrl-C, and only `end_if_pipe_closed` ends the process by it.
 /// A service saves its lifetime counters in its destructor, and a process that SIGPIPE kills at once
 /// would lose them.

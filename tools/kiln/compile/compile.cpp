@@ -12,8 +12,8 @@
 #include "tools/kiln/cli/limits_report.hpp"
 #include "tools/kiln/cli/outcome.hpp"
 #include "tools/kiln/cli/output.hpp"
-#include "tools/kiln/compile/disassemble.hpp"
 #include "tools/kiln/plan/tuned_device.hpp"
+#include "tools/kiln/store/disassemble.hpp"
 #include "tools/kiln/store/key/fields.hpp"
 
 namespace kiln::cli {

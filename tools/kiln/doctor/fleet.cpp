@@ -7,7 +7,7 @@
 #include "base/text.hpp"
 #include "cache/trust/minisign.hpp"
 #include "tools/kiln/doctor/finding.hpp"
-#include "tools/kiln/fleet/look.hpp"
+#include "tools/kiln/store/tier/look.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tools/kiln/cli/command.hpp"
-#include "tools/kiln/fleet/tier.hpp"
+#include "tools/kiln/store/tier/tier.hpp"
 
 namespace kiln::cli {
 

@@ -8,13 +8,13 @@
 #include "base/wire.hpp"
 #include "cache/place/directory.hpp"
 #include "runtime/state/places.hpp"
-#include "tools/kiln/bundle/entry.hpp"
-#include "tools/kiln/bundle/select.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
-#include "tools/kiln/fleet/transfer.hpp"
 #include "tools/kiln/plan/plan.hpp"
+#include "tools/kiln/plan/select.hpp"
+#include "tools/kiln/store/bundled_entry.hpp"
 #include "tools/kiln/store/key/name.hpp"
+#include "tools/kiln/store/tier/transfer.hpp"
 #include "tools/kiln/store/view.hpp"
 
 namespace kiln::cli {

@@ -2,11 +2,10 @@
 #include "tools/kiln/fleet/push.hpp"
 
 #include "base/log.hpp"
-#include "tools/kiln/bundle/file.hpp"
-#include "tools/kiln/bundle/select.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
-#include "tools/kiln/fleet/transfer.hpp"
+#include "tools/kiln/plan/select.hpp"
+#include "tools/kiln/store/tier/transfer.hpp"
 
 namespace kiln::cli {
 namespace {

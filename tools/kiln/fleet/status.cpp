@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tools/kiln/cli/context.hpp"
-#include "tools/kiln/fleet/look.hpp"
+#include "tools/kiln/store/tier/look.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/command_tree.hpp"
 #include "tools/kiln/cli/context.hpp"
-#include "tools/kiln/lint/finding.hpp"
+#include "tools/kiln/lint/lint.hpp"
 #include "tools/kiln/store/entries.hpp"
 
 namespace kiln::cli {

@@ -11,10 +11,10 @@
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/limits_report.hpp"
 #include "tools/kiln/cli/outcome.hpp"
-#include "tools/kiln/compile/disassemble.hpp"
 #include "tools/kiln/inspect/launch_shape.hpp"
 #include "tools/kiln/inspect/todays_ptx.hpp"
 #include "tools/kiln/store/choices.hpp"
+#include "tools/kiln/store/disassemble.hpp"
 #include "tools/kiln/store/entries.hpp"
 #include "tools/kiln/store/key/fields.hpp"
 

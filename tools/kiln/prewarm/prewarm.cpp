@@ -10,15 +10,15 @@
 #include "runtime/state/places.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
-#include "tools/kiln/fleet/missed.hpp"
-#include "tools/kiln/fleet/transfer.hpp"
+#include "tools/kiln/plan/note.hpp"
 #include "tools/kiln/plan/run.hpp"
 #include "tools/kiln/plan/tuned_device.hpp"
-#include "tools/kiln/prewarm/note.hpp"
+#include "tools/kiln/prewarm/missed.hpp"
 #include "tools/kiln/prewarm/report.hpp"
 #include "tools/kiln/prewarm/room.hpp"
 #include "tools/kiln/prewarm/trace.hpp"
 #include "tools/kiln/store/entries.hpp"
+#include "tools/kiln/store/tier/transfer.hpp"
 #include "tools/kiln/store/view.hpp"
 
 namespace kiln::cli {

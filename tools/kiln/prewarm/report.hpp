@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/kiln/fleet/transfer.hpp"
 #include "tools/kiln/plan/run.hpp"
 #include "tools/kiln/prewarm/room.hpp"
+#include "tools/kiln/store/tier/transfer.hpp"
 
 namespace kiln::cli {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/kiln/prewarm/note.hpp"
+#include "tools/kiln/plan/note.hpp"
 
 namespace kiln::cli {
 

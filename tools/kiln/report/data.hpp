@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/kiln/prewarm/note.hpp"
+#include "tools/kiln/plan/note.hpp"
 #include "tools/kiln/store/entries.hpp"
 
 namespace kiln::cli {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/kiln/prewarm/note.hpp"
+#include "tools/kiln/plan/note.hpp"
 
 namespace kiln::cli {
 

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "kiln/digest.hpp"
-#include "tools/kiln/run/case.hpp"
-#include "tools/kiln/run/check.hpp"
+#include "tools/kiln/run/run.hpp"
 
 namespace kiln::cli {
 

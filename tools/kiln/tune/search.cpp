@@ -9,7 +9,6 @@
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/plan/run.hpp"
-#include "tools/kiln/run/check.hpp"
 #include "tools/kiln/tune/measure.hpp"
 
 namespace kiln::cli {

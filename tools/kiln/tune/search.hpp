@@ -8,7 +8,7 @@
 #include "compile/key/tuned_choice.hpp"
 #include "instantiate/tune.hpp"
 #include "tools/kiln/cli/context.hpp"
-#include "tools/kiln/run/case.hpp"
+#include "tools/kiln/run/run.hpp"
 
 namespace kiln::cli {
 

@@ -9,7 +9,7 @@
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/plan/tuned_device.hpp"
-#include "tools/kiln/run/sizes.hpp"
+#include "tools/kiln/run/run.hpp"
 #include "tools/kiln/tune/report.hpp"
 
 namespace kiln::cli {

@@ -1,4 +1,4 @@
-#include "tools/kiln/bundle/entry.hpp"
+#include "tools/kiln/store/bundled_entry.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tools/kiln/prewarm/note.hpp"
+#include "tools/kiln/plan/note.hpp"
 
 #include <sys/stat.h>
 
@@ -23,7 +23,7 @@ constexpr double kLongest = 1e9;     // ms: eleven days
 constexpr double kLastTime = 1e14;   // ms since 1970
 constexpr std::size_t kText = 4096;  // longest text field, in bytes
 constexpr int kDeepest = 3;          // levels of the JSON: the object, its tasks, a task
-constexpr std::uint64_t kMost = 1'000'000'000;
+constexpr std::uint64_t kMostCounted = 1'000'000'000;
 
 std::string file_of(const std::string& directory) { return directory + "/v1/prewarm.json"; }
 
@@ -54,7 +54,7 @@ class Fields {
     if (!(out >= 0 && out <= most)) fail(name);
     return out;
   }
-  std::uint64_t count(const char* name, std::uint64_t most = kMost) const {
+  std::uint64_t count(const char* name, std::uint64_t most = kMostCounted) const {
     const Json& value = at(name);
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) fail(name);
     return value.get<std::uint64_t>();

@@ -10,7 +10,7 @@
 #include "cache/record/record.hpp"
 #include "cache/store/store.hpp"
 #include "tools/kiln/cli/output.hpp"
-#include "tools/kiln/fleet/tier.hpp"
+#include "tools/kiln/store/tier/tier.hpp"
 
 namespace kiln::cli {
 
@@ -38,7 +38,7 @@ std::string text_of(const Pushed& pushed);
 std::vector<bool> covered_by(fleet::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
                              FirstFault& fault);
 
-/// True when a record with a valid signature can be used: its parts agree (bundle/entry.hpp), and it is of
+/// True when a record with a valid signature can be used: its parts agree (bundled_entry.hpp), and it is of
 /// this version of kiln. Otherwise `why` receives the reason.
 bool is_usable(const cache::Record& record, std::string& why);
 

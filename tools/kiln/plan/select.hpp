@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/kiln/bundle/stores.hpp"
 #include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/store/bundle_stores.hpp"
 
 namespace kiln::cli {
 

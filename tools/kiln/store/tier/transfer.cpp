@@ -1,4 +1,4 @@
-#include "tools/kiln/fleet/transfer.hpp"
+#include "tools/kiln/store/tier/transfer.hpp"
 
 #include <algorithm>
 
@@ -7,9 +7,9 @@
 #include "compile/key/key.hpp"
 #include "compile/key/tuned_choice.hpp"
 #include "runtime/state/open_tier.hpp"
-#include "tools/kiln/bundle/entry.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/progress.hpp"
+#include "tools/kiln/store/bundled_entry.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -1,11 +1,10 @@
-#include "tools/kiln/bundle/select.hpp"
+#include "tools/kiln/plan/select.hpp"
 
 #include <algorithm>
 #include <set>
 
 #include "base/log.hpp"
 #include "runtime/path/core.hpp"
-#include "tools/kiln/bundle/file.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/plan/plan.hpp"
 #include "tools/kiln/plan/tuned_device.hpp"

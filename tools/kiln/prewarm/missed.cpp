@@ -1,4 +1,4 @@
-#include "tools/kiln/fleet/missed.hpp"
+#include "tools/kiln/prewarm/missed.hpp"
 
 #include <algorithm>
 
@@ -41,7 +41,7 @@ source::Resolved resolved(Context& context, const source::PlannedSpecialization&
                          row.arch.empty() ? context.target_arch() : base::Arch::parse(row.arch));
 }
 
-std::string name_of(const source::Resolved& made) {
+std::string specialization_name(const source::Resolved& made) {
   return made.specialization.to_string() + ' ' + made.arch.name();
 }
 
@@ -87,7 +87,7 @@ void MissedRows::take(Context& context, const fleet::MissedRow& row, std::string
     const source::PlannedSpecialization planned = parsed(row);
     is_row = true;
     const source::Resolved made = resolved(context, planned);
-    std::vector<std::string>& ids = ids_[name_of(made)];
+    std::vector<std::string>& ids = ids_[specialization_name(made)];
     if (ids.empty()) text += source::trace_row(made);
     ids.push_back(row.id);
   } catch (const Error& error) {
@@ -100,7 +100,7 @@ void MissedRows::forget(const PrewarmPlan& plan, const PrewarmResult& result) {
   std::vector<std::string> gone = std::move(garbage_);
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
     if (result.tasks[i].state != TaskResult::State::done) continue;
-    if (const auto made = ids_.find(name_of(plan.tasks[i].resolved)); made != ids_.end())
+    if (const auto made = ids_.find(specialization_name(plan.tasks[i].resolved)); made != ids_.end())
       gone.insert(gone.end(), made->second.begin(), made->second.end());
   }
   if (!gone.empty()) tier_.backend().upkeep().forget(gone);  // rows that stay are read by the next job

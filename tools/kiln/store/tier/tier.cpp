@@ -1,4 +1,4 @@
-#include "tools/kiln/fleet/tier.hpp"
+#include "tools/kiln/store/tier/tier.hpp"
 
 #include "cache/trust/minisign.hpp"
 #include "kiln/error.hpp"

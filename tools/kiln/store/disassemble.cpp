@@ -1,4 +1,4 @@
-#include "tools/kiln/compile/disassemble.hpp"
+#include "tools/kiln/store/disassemble.hpp"
 
 #include <cstdlib>
 #include <vector>

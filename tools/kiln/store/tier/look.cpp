@@ -1,4 +1,4 @@
-#include "tools/kiln/fleet/look.hpp"
+#include "tools/kiln/store/tier/look.hpp"
 
 namespace kiln::cli {
 

@@ -1,4 +1,4 @@
-#include "tools/kiln/bundle/stores.hpp"
+#include "tools/kiln/store/bundle_stores.hpp"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include "base/wire.hpp"
 #include "compile/key/tuned_choice.hpp"
 #include "runtime/state/places.hpp"
-#include "tools/kiln/bundle/entry.hpp"
+#include "tools/kiln/store/bundled_entry.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "base/file.hpp"
 #include "cache/fleet/upkeep.hpp"
 #include "tools/kiln/cli/context.hpp"
-#include "tools/kiln/fleet/tier.hpp"
 #include "tools/kiln/plan/run.hpp"
+#include "tools/kiln/store/tier/tier.hpp"
 
 namespace kiln::cli {
 

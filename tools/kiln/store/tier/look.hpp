@@ -5,7 +5,7 @@
 
 #include "cache/fleet/upkeep.hpp"
 #include "tools/kiln/cli/output.hpp"
-#include "tools/kiln/fleet/tier.hpp"
+#include "tools/kiln/store/tier/tier.hpp"
 
 namespace kiln::cli {
 
