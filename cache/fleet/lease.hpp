@@ -25,7 +25,7 @@
 // not one for each key. Nothing here is needed for correctness: each fault costs at most a further compile.
 //
 // There is no I/O, no clock and no thread here. The tier's thread asks `due` what to send, sends it
-// (cache/fleet/redis/lease_commands.hpp) and gives the answers back. tests/remote/simulation.hpp drives this
+// (cache/fleet/redis/lease_commands.hpp) and gives the answers back. tests/fleet/simulation.hpp drives this
 // very code in virtual time.
 #pragma once
 

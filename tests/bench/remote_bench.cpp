@@ -12,7 +12,7 @@
 #include "cache/trust/secret_key.hpp"
 #include "runtime/service/preparation.hpp"
 #include "runtime/service/service.hpp"
-#include "tests/remote/redis_server.hpp"
+#include "tests/fleet/redis_server.hpp"
 #include "tests/support/places.hpp"
 
 namespace {

@@ -1,7 +1,7 @@
 // The fleet's tier through the public API, down to the driver.
 #include "cache/trust/secret_key.hpp"
 #include "runtime/fake_runtime.hpp"
-#include "tests/remote/redis_server.hpp"
+#include "tests/fleet/redis_server.hpp"
 
 namespace kiln::testing {
 namespace {

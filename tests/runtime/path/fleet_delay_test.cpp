@@ -4,8 +4,8 @@
 #include "cache/fleet/tier.hpp"
 #include "runtime/path/fleet_fixture.hpp"
 #include "support/network_namespace.hpp"
-#include "tests/remote/bad_server.hpp"
-#include "tests/remote/redis_server.hpp"
+#include "tests/fleet/bad_server.hpp"
+#include "tests/fleet/redis_server.hpp"
 
 namespace kiln::testing {
 namespace {

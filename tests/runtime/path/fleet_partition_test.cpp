@@ -8,7 +8,7 @@
 #include "runtime/path/fleet_fixture.hpp"
 #include "support/network_namespace.hpp"
 #include "support/time_limit.hpp"
-#include "tests/remote/redis_server.hpp"
+#include "tests/fleet/redis_server.hpp"
 
 namespace kiln::testing {
 namespace {

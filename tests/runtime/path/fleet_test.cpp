@@ -11,8 +11,8 @@
 #include "runtime/path/fleet_fixture.hpp"
 #include "runtime/service/preparation.hpp"
 #include "support/time_limit.hpp"
-#include "tests/remote/client_calls.hpp"
-#include "tests/remote/redis_server.hpp"
+#include "tests/fleet/client_calls.hpp"
+#include "tests/fleet/redis_server.hpp"
 #include "tests/support/child.hpp"
 
 namespace kiln::testing {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "cache/fleet/tier.hpp"
-#include "remote/memory_backend.hpp"
-#include "remote/trust_fixture.hpp"
+#include "fleet/memory_backend.hpp"
+#include "fleet/trust_fixture.hpp"
 
 namespace kiln::testing {
 

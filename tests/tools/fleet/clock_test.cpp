@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "cache/fleet/redis/client.hpp"
-#include "remote/client_calls.hpp"
+#include "fleet/client_calls.hpp"
 #include "support/places.hpp"
 #include "support/shifted_clock.hpp"
 #include "tools/fleet/fixture.hpp"

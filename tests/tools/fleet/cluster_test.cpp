@@ -1,5 +1,5 @@
 // A Redis Cluster configured as users do it: with KILN_REMOTE, through the command.
-#include "remote/real_cluster.hpp"
+#include "fleet/real_cluster.hpp"
 #include "tools/fleet/fixture.hpp"
 
 namespace kiln::test {

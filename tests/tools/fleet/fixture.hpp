@@ -6,8 +6,8 @@
 
 #include "cache/fleet/redis/client.hpp"
 #include "support/places.hpp"
-#include "tests/remote/client_calls.hpp"
-#include "tests/remote/redis_server.hpp"
+#include "tests/fleet/client_calls.hpp"
+#include "tests/fleet/redis_server.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {

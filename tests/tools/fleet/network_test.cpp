@@ -1,6 +1,6 @@
 // Hosts of a fleet as network namespaces. They share only a network and a server at the other end of it.
 #include "cache/fleet/redis/client.hpp"
-#include "remote/client_calls.hpp"
+#include "fleet/client_calls.hpp"
 #include "support/network_namespace.hpp"
 #include "tools/fleet/fixture.hpp"
 

@@ -1,7 +1,7 @@
 // rediss:// configured as users do it: with KILN_REMOTE, through the command.
 #include <algorithm>
 
-#include "remote/certificates.hpp"
+#include "fleet/certificates.hpp"
 #include "support/places.hpp"
 #include "support/shifted_clock.hpp"
 #include "tools/fleet/fixture.hpp"

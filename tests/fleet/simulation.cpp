@@ -1,11 +1,11 @@
 // The nodes' work: their threads, their network, their compiles.
-#include "tests/remote/simulation.hpp"
+#include "tests/fleet/simulation.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "cache/fleet/redis/keys.hpp"
-#include "tests/remote/simulation_node.hpp"
+#include "tests/fleet/simulation_node.hpp"
 
 namespace kiln::fleet::simulation {
 

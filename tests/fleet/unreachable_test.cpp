@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "remote/fault_fixture.hpp"
+#include "fleet/fault_fixture.hpp"
 #include "support/time_limit.hpp"
 
 using namespace kiln;

@@ -8,9 +8,9 @@
 
 #include "cache/fleet/redis/backend.hpp"
 #include "cache/fleet/redis/keys.hpp"
-#include "remote/memory_backend.hpp"
-#include "remote/redis_server.hpp"
-#include "remote/trust_fixture.hpp"
+#include "fleet/memory_backend.hpp"
+#include "fleet/redis_server.hpp"
+#include "fleet/trust_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cache/fleet/redis/client.hpp"
-#include "remote/bad_server.hpp"
+#include "fleet/bad_server.hpp"
 #include "support/time_limit.hpp"
 
 namespace kiln::fleet::test {

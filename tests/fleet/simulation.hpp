@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cache/fleet/redis/lease_commands.hpp"
-#include "tests/remote/simulation_server.hpp"
+#include "tests/fleet/simulation_server.hpp"
 
 namespace kiln::fleet::simulation {
 

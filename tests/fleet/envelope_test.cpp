@@ -8,7 +8,7 @@
 
 #include "cache/compression/zstd.hpp"
 #include "kiln/error.hpp"
-#include "tests/remote/trust_fixture.hpp"
+#include "tests/fleet/trust_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;

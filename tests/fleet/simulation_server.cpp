@@ -1,4 +1,4 @@
-#include "tests/remote/simulation_server.hpp"
+#include "tests/fleet/simulation_server.hpp"
 
 #include <stdexcept>
 

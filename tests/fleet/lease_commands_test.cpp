@@ -7,7 +7,7 @@
 
 #include "cache/fleet/redis/keys.hpp"
 #include "support/places.hpp"
-#include "tests/remote/trust_fixture.hpp"
+#include "tests/fleet/trust_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;

@@ -11,8 +11,8 @@
 #include <random>
 #include <thread>
 
-#include "remote/client_calls.hpp"
-#include "remote/redis_server.hpp"
+#include "fleet/client_calls.hpp"
+#include "fleet/redis_server.hpp"
 #include "support/child.hpp"
 #include "support/time_limit.hpp"
 

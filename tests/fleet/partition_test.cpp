@@ -5,9 +5,9 @@
 #include "cache/fleet/redis/backend.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "cache/fleet/tier.hpp"
-#include "remote/client_calls.hpp"
-#include "remote/redis_server.hpp"
-#include "remote/trust_fixture.hpp"
+#include "fleet/client_calls.hpp"
+#include "fleet/redis_server.hpp"
+#include "fleet/trust_fixture.hpp"
 #include "support/network_namespace.hpp"
 #include "support/time_limit.hpp"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tests/remote/simulation_node.hpp"
+#include "tests/fleet/simulation_node.hpp"
 
 namespace kiln::fleet::simulation {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/remote/trust_fixture.hpp"
+#include "tests/fleet/trust_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;

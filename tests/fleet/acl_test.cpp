@@ -4,7 +4,7 @@
 
 #include "cache/fleet/redis/lease_commands.hpp"
 #include "cache/fleet/tier.hpp"
-#include "tests/remote/acl_fixture.hpp"
+#include "tests/fleet/acl_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;

@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 
-#include "remote/fault_fixture.hpp"
+#include "fleet/fault_fixture.hpp"
 #include "support/time_limit.hpp"
 
 using namespace kiln;

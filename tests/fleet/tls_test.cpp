@@ -4,9 +4,9 @@
 #include <atomic>
 #include <thread>
 
-#include "remote/bad_server.hpp"
-#include "remote/certificates.hpp"
-#include "remote/client_calls.hpp"
+#include "fleet/bad_server.hpp"
+#include "fleet/certificates.hpp"
+#include "fleet/client_calls.hpp"
 #include "support/child.hpp"
 #include "support/time_limit.hpp"
 

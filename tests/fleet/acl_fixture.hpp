@@ -11,7 +11,7 @@
 #include "base/file.hpp"
 #include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/keys.hpp"
-#include "remote/redis_server.hpp"
+#include "fleet/redis_server.hpp"
 #include "support/places.hpp"
 
 namespace kiln::fleet {

@@ -8,9 +8,9 @@
 #include "cache/fleet/redis/cluster_slots.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "cache/fleet/tier.hpp"
-#include "remote/bad_server.hpp"
-#include "remote/client_calls.hpp"
-#include "remote/real_cluster.hpp"
+#include "fleet/bad_server.hpp"
+#include "fleet/client_calls.hpp"
+#include "fleet/real_cluster.hpp"
 #include "support/time_limit.hpp"
 
 using namespace kiln;

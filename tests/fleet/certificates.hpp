@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "remote/redis_server.hpp"
+#include "fleet/redis_server.hpp"
 
 namespace kiln::testing {
 

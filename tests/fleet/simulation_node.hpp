@@ -1,7 +1,7 @@
 // A node of the simulation, and constants that the simulation's files share.
 #pragma once
 
-#include "tests/remote/simulation.hpp"
+#include "tests/fleet/simulation.hpp"
 
 namespace kiln::fleet::simulation {
 

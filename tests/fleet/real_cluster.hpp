@@ -5,8 +5,8 @@
 
 #include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/cluster_slots.hpp"
-#include "remote/client_calls.hpp"
-#include "remote/redis_server.hpp"
+#include "fleet/client_calls.hpp"
+#include "fleet/redis_server.hpp"
 
 namespace kiln::testing {
 

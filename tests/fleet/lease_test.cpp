@@ -1,9 +1,9 @@
-// The lease protocol step by step. tests/remote/lease_simulation_test.cpp runs all of it.
+// The lease protocol step by step. tests/fleet/lease_simulation_test.cpp runs all of it.
 #include "cache/fleet/lease.hpp"
 
 #include <gtest/gtest.h>
 
-#include "tests/remote/trust_fixture.hpp"
+#include "tests/fleet/trust_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;

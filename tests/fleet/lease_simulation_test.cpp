@@ -10,7 +10,7 @@
 #include <string>
 
 #include "support/nightly.hpp"
-#include "tests/remote/simulation.hpp"
+#include "tests/fleet/simulation.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;

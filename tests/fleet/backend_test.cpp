@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "cache/fleet/tier.hpp"
+#include "fleet/memory_backend.hpp"
+#include "fleet/trust_fixture.hpp"
 #include "kiln/error.hpp"
-#include "remote/memory_backend.hpp"
-#include "remote/trust_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;

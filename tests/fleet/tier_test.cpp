@@ -9,9 +9,9 @@
 
 #include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/keys.hpp"
-#include "remote/bad_server.hpp"
-#include "remote/redis_server.hpp"
-#include "remote/trust_fixture.hpp"
+#include "fleet/bad_server.hpp"
+#include "fleet/redis_server.hpp"
+#include "fleet/trust_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;
