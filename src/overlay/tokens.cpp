@@ -1,6 +1,7 @@
 #include "overlay/tokens.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "base/text.hpp"
 
@@ -139,9 +140,31 @@ class Lexer {
   std::vector<Token> out_;
 };
 
+/// Drops what stands between `#if 0` and its #else, #elif or #endif. The directives stay.
+void drop_disabled(std::vector<Token>& tokens) {
+  int depth = 0;  // of conditionals inside of the disabled text; 0: not disabled
+  std::erase_if(tokens, [&](const Token& token) {
+    if (token.kind != Token::Kind::directive) return depth > 0;
+    const DirectiveText d = directive_text(token.text);
+    const bool opens = d.name == "if" || d.name == "ifdef" || d.name == "ifndef";
+    if (depth == 0) {
+      const std::vector<Token> condition = d.name == "if" ? Lexer(d.rest).run() : std::vector<Token>{};
+      if (condition.size() == 1 && condition[0].is("0")) depth = 1;
+      return false;
+    }
+    if (opens) ++depth;
+    if (d.name == "endif" || (depth == 1 && d.name.starts_with("el"))) --depth;
+    return depth > 0;
+  });
+}
+
 }  // namespace
 
-std::vector<Token> tokens_of(std::string_view text) { return Lexer(text).run(); }
+std::vector<Token> tokens_of(std::string_view text) {
+  std::vector<Token> out = Lexer(text).run();
+  drop_disabled(out);
+  return out;
+}
 
 DirectiveText directive_text(std::string_view line) {
   std::size_t at = 1;

@@ -31,8 +31,11 @@ struct DecodeShared {
   i32 last;
 };
 
+// A block with at least LONG kv tokens makes the next launch wait for this launch's end. A launch that is let in
+// earlier takes the SMs as they become free. The SMs that it leaves out are then left to chance, and it loses 2 %
+// (decode after decode; see `workers` in the manifest).
 template <typename T, typename KV, int D, int DV, int GROUP, bool SOFT_CAP, bool ALIBI, int ROWS, int STAGES,
-          int WARPS, int BUFFERS, int BLOCKS, bool PACE>
+          int WARPS, int BUFFERS, int BLOCKS, bool PACE, int LONG>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attn_decode_paged(T* o, const T* q, const KV* k_cache, const KV* v_cache, const i32* kv_indices,
                       i32* plan, f32* workspace, i32 workers, i32 kv_heads, i32 page_size, i64 stride_o,
@@ -46,11 +49,6 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   using Rows = DecodeRows<T, KV, D, DV, GROUP, ROWS, SOFT_CAP, ALIBI>;
   constexpr int THREADS = 32 * WARPS;
   constexpr i32 TURN = Ring::TURN;
-  // A block with at least this number of kv tokens (about 45 us on an H200) makes the next launch wait
-  // for this launch's end. A launch that is let in earlier takes the SMs as they become free. The SMs
-  // that it leaves out are then left to chance, and it loses 2 % (decode after decode; see `workers` in
-  // the manifest).
-  constexpr i32 LONG = (3 << 19) / (BLOCKS * (D + DV) * static_cast<int>(sizeof(KV)));
   extern __shared__ __align__(128) u8 dynamic_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;

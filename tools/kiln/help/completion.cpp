@@ -1,6 +1,7 @@
 // kiln completion: the scripts for bash, zsh and fish.
 #include "tools/kiln/help/completion.hpp"
 
+#include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/help/complete.hpp"
 
