@@ -1,5 +1,8 @@
-// The worked example of docs/guide/bring-a-kernel.md (tests/fixtures/foreign/example). Its files are
-// equal to those on the page, and they compile.
+// The worked example of docs/guide/bring-a-kernel.md and bring-a-kernel-by-hand.md
+// (tests/fixtures/foreign/example). The pages print its files, the files compile, and `kiln import` writes the
+// manifest that the first page prints.
+#include <filesystem>
+
 #include "docs/page.hpp"
 #include "support/places.hpp"
 #include "tools/kiln_process.hpp"
@@ -10,13 +13,15 @@ using nlohmann::json;
 
 std::string example(const std::string& file) { return read_source("tests/fixtures/foreign/example/" + file); }
 
-TEST(ForeignExamplePage, ItsFilesAreThoseThatThePagePrints) {
-  const std::string page = read_source("docs/guide/bring-a-kernel.md");
+TEST(ForeignExamplePage, ItsFilesAreThoseThatThePagesPrint) {
+  const auto header = blocks(read_source("docs/guide/bring-a-kernel.md"), "cpp");
+  const std::string page = read_source("docs/guide/bring-a-kernel-by-hand.md");
   const auto cpp = blocks(page, "cpp"), toml = blocks(page, "toml");
-  ASSERT_GE(cpp.size(), 2u);
+  ASSERT_EQ(header.size(), 1u);
+  ASSERT_GE(cpp.size(), 1u);
   ASSERT_EQ(toml.size(), 3u);
-  EXPECT_EQ(example("include/scale/scale_rows.cuh"), cpp[0]);
-  EXPECT_EQ(example("stub_checks.h"), cpp[1]);
+  EXPECT_EQ(example("include/scale/scale_rows.cuh"), header[0]);
+  EXPECT_EQ(example("stub_checks.h"), cpp[0]);
   EXPECT_EQ(example("scale_rows.toml"), toml[0] + '\n' + toml[1] + '\n' + toml[2]);
 }
 
@@ -48,6 +53,20 @@ TEST_F(ForeignExample, CompilesAsPrinted) {
     ASSERT_EQ(shown.at("arguments").size(), 1u);
     EXPECT_EQ(shown.at("arguments")[0].value("size", 0), 32) << "scale::Params<__half>, as the page says";
   }
+}
+
+TEST_F(ForeignExample, ImportWritesTheManifestThatThePagePrints) {
+  const auto printed = blocks(read_source("docs/guide/bring-a-kernel.md"), "toml");
+  ASSERT_EQ(printed.size(), 1u);
+  std::filesystem::create_directories(path("include/scale"));
+  write("include/scale/scale_rows.cuh", example("include/scale/scale_rows.cuh"));
+  const Finished done =
+      kiln({"import", path("include/scale/scale_rows.cuh"), "scale_rows", "Act=scale::Clipped", "-I",
+            path("include"), "-o", path("scale_rows.toml"), "--arch", "sm_90a"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const auto written = base::read_file(path("scale_rows.toml"));
+  ASSERT_TRUE(written);
+  EXPECT_EQ(written->bytes, printed[0]);
 }
 
 TEST_F(ForeignExample, LintFindsNoErrorAndNoWarning) {
