@@ -54,13 +54,15 @@ class Macros {
   std::unordered_map<std::string_view, std::vector<std::string_view>> words_;
 };
 
-struct Entry {
+/// A declaration of one of the texts.
+struct Node {
   Declaration declaration;
   std::size_t text = 0;
-  std::size_t parent = kNoDeclaration;  ///< index of an entry
+  std::size_t parent = kNoDeclaration;  ///< index of an node
   Marks marks;
   bool cut_by_name = false, keep_by_name = false;
   bool kept = false;
+  bool declared = false;  ///< kept without its body
 
   bool is_member() const noexcept { return parent != kNoDeclaration; }
 };
@@ -79,23 +81,23 @@ class Cutter {
     }
     const WordSet keep(rules.keep.begin(), rules.keep.end()), cut(rules.cut.begin(), rules.cut.end());
     for (std::size_t i = 0; i < texts.size(); ++i) {
-      const std::size_t base = entries_.size();
+      const std::size_t base = nodes_.size();
       for (Declaration& d : outline_of(texts[i], tokens[i], brace_macros)) {
-        Entry entry;
-        entry.text = i;
-        if (d.parent != kNoDeclaration) entry.parent = base + d.parent;
-        for (const std::string_view word : d.specifiers) entry.marks |= macros_.marks_of(word);
+        Node node;
+        node.text = i;
+        if (d.parent != kNoDeclaration) node.parent = base + d.parent;
+        for (const std::string_view word : d.specifiers) node.marks |= macros_.marks_of(word);
         for (const std::string_view name : d.names) {
-          entry.cut_by_name |= cut.contains(name);
-          entry.keep_by_name |= keep.contains(name);
+          node.cut_by_name |= cut.contains(name);
+          node.keep_by_name |= keep.contains(name);
         }
-        entry.declaration = std::move(d);
-        entries_.push_back(std::move(entry));
+        node.declaration = std::move(d);
+        nodes_.push_back(std::move(node));
       }
     }
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      for (const std::string_view name : entries_[i].declaration.names) by_name_[name].push_back(i);
-      if (entries_[i].is_member()) members_[entries_[i].parent].push_back(i);
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      for (const std::string_view name : nodes_[i].declaration.names) by_name_[name].push_back(i);
+      if (nodes_[i].is_member()) members_[nodes_[i].parent].push_back(i);
     }
     for (const std::string& root : rules.roots) {
       for (const Token& token : tokens_of(root)) reach(token.text);
@@ -105,8 +107,8 @@ class Cutter {
   }
 
   CutTexts run() {
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (is_always_kept(entries_[i])) keep(i);
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (is_always_kept(nodes_[i])) keep(i);
     }
     while (!waiting_.empty()) {
       const std::string_view word = waiting_.back();
@@ -116,8 +118,8 @@ class Cutter {
       if (const auto found = by_name_.find(word); found != by_name_.end())
         for (const std::size_t i : found->second) consider(i);
     }
-    for (Entry& entry : entries_) {
-      if (entry.declaration.kind == DeclarationKind::check) entry.kept = all_there(entry);
+    for (Node& node : nodes_) {
+      if (node.declaration.kind == DeclarationKind::check) node.kept = all_there(node);
     }
     return result();
   }
@@ -126,77 +128,86 @@ class Cutter {
   void reach(std::string_view word) {
     if (reached_.insert(word).second) waiting_.push_back(word);
   }
-  bool is_always_kept(const Entry& entry) const {
-    if (entry.declaration.kind == DeclarationKind::fixed) return true;
-    if (entry.declaration.kind != DeclarationKind::call) return entry.keep_by_name;
+  bool is_always_kept(const Node& node) const {
+    if (node.declaration.kind == DeclarationKind::fixed) return true;
+    if (node.declaration.kind != DeclarationKind::call) return node.keep_by_name;
     Marks marks;
-    for (const std::string_view word : entry.declaration.words) {
+    for (const std::string_view word : node.declaration.words) {
       if (macros_.find(word)) marks |= macros_.marks_of(word);
     }
     return marks.device || marks.constant || marks.type;
   }
-  /// Keeps a declaration whose name was reached, if a kernel may use it.
+  /// Keeps a declaration whose name was reached. A function that a kernel may not call keeps only its head,
+  /// because sizeof and decltype may still name it.
   void consider(std::size_t i) {
-    Entry& entry = entries_[i];
-    if (entry.kept || (entry.cut_by_name && !entry.keep_by_name)) return;
-    const bool function = entry.declaration.kind == DeclarationKind::function;
-    const bool callable = !function || entry.marks.device || entry.marks.constant || entry.keep_by_name ||
-                          (!entry.declaration.body && !has_device_function(entry.declaration));
-    if (!callable || entry.declaration.kind == DeclarationKind::instantiation) return;
-    if (entry.is_member() && !entries_[entry.parent].kept) return;  // it is considered again with its class
-    keep(i);
-  }
-  /// A function that is only declared may serve sizeof and decltype, which ask for no execution space.
-  bool has_device_function(const Declaration& declaration) const {
-    for (const std::string_view name : declaration.names) {
-      const auto& same = by_name_.at(name);
-      if (std::any_of(same.begin(), same.end(), [&](std::size_t i) { return entries_[i].marks.device; }))
-        return true;
-    }
-    return false;
+    Node& node = nodes_[i];
+    const Declaration& d = node.declaration;
+    if (node.kept || (node.cut_by_name && !node.keep_by_name)) return;
+    if (d.kind == DeclarationKind::instantiation) return;
+    if (node.is_member() && !nodes_[node.parent].kept) return;  // it is considered again with its class
+    const bool callable =
+        d.kind != DeclarationKind::function || node.marks.device || node.marks.constant || node.keep_by_name;
+    if (callable || d.body == 0) return keep(i);
+    if (d.qualified || node.declared) return;  // its class declares it
+    node.declared = true;
+    for (const std::string_view word : d.head_words) reach(word);
   }
   void keep(std::size_t i) {
-    if (entries_[i].kept) return;
-    entries_[i].kept = true;
-    for (const std::string_view word : entries_[i].declaration.words) reach(word);
+    if (nodes_[i].kept) return;
+    nodes_[i].kept = true;
+    for (const std::string_view word : nodes_[i].declaration.words) reach(word);
     const auto found = members_.find(i);
     if (found == members_.end()) return;
     for (const std::size_t member : found->second) {
-      const auto& names = entries_[member].declaration.names;
+      const auto& names = nodes_[member].declaration.names;
       if (std::any_of(names.begin(), names.end(), [&](auto name) { return reached_.contains(name); }))
         consider(member);
     }
   }
   /// True when every name of these texts that the declaration mentions is kept.
-  bool all_there(const Entry& entry) const {
-    const auto& words = entry.declaration.words;
+  bool all_there(const Node& node) const {
+    const auto& words = node.declaration.words;
     return std::all_of(words.begin(), words.end(), [&](std::string_view word) {
       const auto found = by_name_.find(word);
       return found == by_name_.end() ||
              std::any_of(found->second.begin(), found->second.end(),
-                         [&](std::size_t i) { return entries_[i].kept; });
+                         [&](std::size_t i) { return nodes_[i].kept; });
     });
   }
   CutTexts result() {
     CutTexts out;
     for (const std::string_view text : texts_) out.texts.emplace_back(text);
     WordSet kept_names;
-    for (const Entry& entry : entries_) {
-      if (!entry.kept) continue;
-      kept_names.insert(entry.declaration.names.begin(), entry.declaration.names.end());
-      out.unmarked |= entry.declaration.kind == DeclarationKind::function && !entry.marks.device;
+    for (const Node& node : nodes_) {
+      if (!node.kept && !node.declared) continue;
+      kept_names.insert(node.declaration.names.begin(), node.declaration.names.end());
+      out.unmarked |= node.declaration.kind == DeclarationKind::function && !node.marks.device;
     }
-    for (const Entry& entry : entries_) {
-      if (entry.kept) continue;
-      for (const std::string_view name : entry.declaration.names)
+    for (const Node& node : nodes_) {
+      if (node.kept) continue;
+      if (node.declared) {
+        declare(out.texts[node.text], node.declaration);
+        continue;
+      }
+      for (const std::string_view name : node.declaration.names)
         if (!kept_names.contains(name)) out.names.emplace(name);
-      blank(out.texts[entry.text], entry.declaration);
+      blank(out.texts[node.text], node.declaration.begin, node.declaration.end);
     }
     return out;
   }
+  /// Puts a ';' in the place of a function's body, and takes __host__ away, which NVRTC refuses.
+  void declare(std::string& text, const Declaration& d) const {
+    const std::string_view head = std::string_view(text).substr(d.begin, d.body - d.begin);
+    std::vector<std::size_t> marks;
+    for (const Token& token : tokens_of(head))
+      if (token.is("__host__")) marks.push_back(static_cast<std::size_t>(token.text.data() - text.data()));
+    blank(text, d.body, d.end);
+    text[d.body] = ';';
+    for (const std::size_t at : marks) text.replace(at, 8, 8, ' ');
+  }
   /// Replaces all characters by blanks, apart from line ends and directives.
-  void blank(std::string& text, const Declaration& d) const {
-    const std::string_view original = std::string_view(text).substr(d.begin, d.end - d.begin);
+  void blank(std::string& text, std::size_t begin, std::size_t end) const {
+    const std::string_view original = std::string_view(text).substr(begin, end - begin);
     std::string blanked(original.size(), ' ');
     for (std::size_t i = 0; i < original.size(); ++i)
       if (original[i] == '\n') blanked[i] = '\n';
@@ -205,12 +216,12 @@ class Cutter {
       const auto at = static_cast<std::size_t>(token.text.data() - original.data());
       blanked.replace(at, token.text.size(), token.text);
     }
-    text.replace(d.begin, blanked.size(), blanked);
+    text.replace(begin, blanked.size(), blanked);
   }
 
   const std::vector<std::string_view>& texts_;
   Macros macros_;
-  std::vector<Entry> entries_;
+  std::vector<Node> nodes_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;
   std::unordered_map<std::size_t, std::vector<std::size_t>> members_;
   WordSet reached_;

@@ -3,13 +3,13 @@
 //
 // The texts stay as they are on disk; the compiler gets the result. A name that any kept text mentions keeps
 // each of its declarations, so no overload is chosen differently: a cut either leaves the kernel as it is, or
-// leaves a name undeclared, which is an error.
+// leaves a name undeclared or a function undefined, which is an error.
 //
-// A function is cut when
-//   - nothing that is kept mentions its name, or
-//   - it has neither __device__, __global__ nor constexpr: nvcc would refuse a call of it in a kernel.
-// Types, aliases, variables and concepts are cut when nothing that is kept mentions their names. Explicit
-// instantiations are always cut. Directives are never cut, and every kept line keeps its number.
+// A function is cut when nothing that is kept mentions its name. A function that has neither __device__,
+// __global__ nor constexpr keeps its head and loses its body: nvcc would refuse a call of it in a kernel, but
+// sizeof and decltype may name it. Types, aliases, variables and concepts are cut when nothing that is kept
+// mentions their names. Explicit instantiations are always cut. Directives are never cut, and every kept line
+// keeps its number.
 #pragma once
 
 #include <cstddef>

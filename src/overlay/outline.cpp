@@ -179,6 +179,7 @@ class Outliner {
   /// What a declaration has outside of its brackets, up to its body.
   struct Head {
     std::vector<std::size_t> tokens;  ///< indices; of a group only its opening bracket
+    std::size_t first = 0;            ///< of its template header
     std::size_t body = kNoDeclaration, body_end = 0;
     bool crosses = false;
   };
@@ -190,6 +191,7 @@ class Outliner {
     const bool instantiation = token(from).is("template") || (token(from).is("extern") && token(from + 1).is("template"));
     const std::size_t called = from == begin ? call_end(begin, end) : 0;
     Head head;
+    head.first = begin;
     if (called != 0) {
       i = called;
     } else {
@@ -381,8 +383,13 @@ class Outliner {
       out.kind = DeclarationKind::fixed;
     } else if (is_function(head)) {
       out.kind = DeclarationKind::function;
-      out.body = head.body != kNoDeclaration;
+      if (head.body != kNoDeclaration) {
+        out.body = offset(head.body);
+        out.head_words = words_of(tokens_, head.first, head.body);
+      }
       out.names = function_names(head);
+      for (std::size_t k = 1; k < head.tokens.size() && !tokens_[head.tokens[k]].is("("); ++k)
+        out.qualified = tokens_[head.tokens[k - 1]].is("::") && tokens_[head.tokens[k]].is(out.names.back());
       for (const std::size_t at : head.tokens)
         if (is_word(tokens_[at])) out.specifiers.push_back(tokens_[at].text);
     } else {
