@@ -47,7 +47,7 @@ std::vector<Refused> refused() {
        kernel("", "#include <torch/extension.h>"),
        "",
        "k",
-       {"'torch/extension.h'", "host side", "replace = { \"torch/extension.h\""}},
+       {"'torch/extension.h'", "host side", "host_code = \"cut\"", "replace = { \"torch/extension.h\""}},
       {"OtherHeader",
        kernel("", "#include \"exception.h\""),
        "",

@@ -208,8 +208,9 @@ std::optional<std::string> missing_header(const Diagnostic& error, const AdviceC
            "kiln's own, as far as device code needs it";
   if (is_torch(*header))
     return name +
-           " belongs to the host side, which NVRTC does not compile: move the kernel into a file "
-           "that does not include it; or " +
+           " belongs to the host side, which NVRTC does not compile: host_headers = \"shim\" and "
+           "host_code = \"cut\" in [compile] cut the host side away and bring kiln's stubs for PyTorch "
+           "('kiln import' tries both); or " +
            stand_in(*header);
   if (header->find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string_view::npos)  // "span"
     return name +
@@ -270,8 +271,8 @@ std::optional<std::string> torch_name(const Diagnostic& error, const AdviceCase&
   if (!holds(error.message, "name followed by \"::\" must be a class or namespace name")) return std::nullopt;
   if (error.word != "at" && error.word != "torch" && error.word != "c10") return std::nullopt;
   return named(error.word, error) +
-         " is PyTorch's namespace, and belongs to the host side: move functions that take tensors into "
-         "another file";
+         " is PyTorch's namespace, and belongs to the host side: host_headers = \"shim\" and host_code = "
+         "\"cut\" in [compile] cut away functions that take tensors; or move them into another file";
 }
 
 }  // namespace
