@@ -19,7 +19,7 @@ struct SearchPath {
   /// The template's own directory first, then [compile] include_dirs, then the configured ones.
   std::vector<std::string> project;
   std::vector<std::string> toolkit;  ///< searched last
-  std::vector<std::string> own{};    ///< those of `project` that come with kiln
+  std::vector<std::string> own{};    ///< the directories of `project` that come with kiln
   /// From [compile] replace: every include of the first name becomes an include of <file>.
   std::vector<std::pair<std::string, std::string>> replace{};
 };

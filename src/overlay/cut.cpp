@@ -16,7 +16,7 @@ using WordSet = std::unordered_set<std::string_view>;
 constexpr std::array<std::string_view, 7> kImplicit = {"begin",        "end",           "get", "operator",
                                                        "tuple_size", "tuple_element", "swap"};
 
-/// What the words before a function's name say about it.
+/// Properties of a function that the words before its name give.
 struct Marks {
   bool device = false, constant = false, type = false;
   Marks& operator|=(const Marks& other) {

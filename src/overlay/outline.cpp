@@ -138,7 +138,7 @@ class Outliner {
       } else if (token(i).is("inline")) {
         skipped = true;
       } else if (is_word(token(i)) && !token(i).is("namespace") && !one_of(token(i).text, kWithParentheses)) {
-        // Of several words only the last is the name: the others are macros.
+        // Only the last of several words is the name: the others are macros.
         const bool last = i + 1 == open || token(i + 1).is("::") || token(i + 1).is("[");
         if (last && !skipped) scope_ += (scope_.empty() ? "" : "::") + std::string(token(i).text);
         if (last) skipped = false;
@@ -176,7 +176,7 @@ class Outliner {
     return end;
   }
 
-  /// What a declaration has outside of its brackets, up to its body.
+  /// The part of a declaration outside of its brackets, up to its body.
   struct Head {
     std::vector<std::size_t> tokens;  ///< indices; of a group only its opening bracket
     std::size_t first = 0;            ///< of its template header
@@ -243,7 +243,7 @@ class Outliner {
   static bool has(const Words& words, std::string_view word) {
     return std::find(words.begin(), words.end(), word) != words.end();
   }
-  /// The words of a declaration without those of its member functions.
+  /// The words of a declaration without the words of its member functions.
   Words own_words(std::size_t own, std::size_t begin, std::size_t end) {
     Words out;
     std::unordered_set<std::string_view> seen;

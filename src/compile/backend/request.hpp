@@ -39,9 +39,9 @@ struct WorkerRequest {
   std::vector<std::pair<std::string, std::string>> roots;  ///< {".k0", absolute directory}, in search order
   /// From [compile] replace: an include of the first name becomes an include of <second>.
   std::vector<std::pair<std::string, std::string>> replace;
-  /// Files of the roots that the compiler sees with another text than on disk, by symbolic name; and the other
-  /// files of the same roots, with their paths (or the symbolic name of an equal file in `overlay`). A root with
-  /// such files has no others.
+  /// `overlay` has the files that the compiler sees with another text than on disk, by symbolic name. `beside` has
+  /// the other files of the same roots, with their paths or the symbolic name of an equal file in `overlay`. A root
+  /// in one of the two lists has no files but these.
   std::vector<std::pair<std::string, std::string>> overlay, beside;
   std::string arch;                  ///< "sm_90a"
   std::vector<std::string> options;  ///< the manifest's, then kiln's

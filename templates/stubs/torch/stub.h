@@ -1,5 +1,5 @@
-// What device code uses of PyTorch: number types, tensor accessors, and macros. Sizes and layouts are those of
-// PyTorch, because accessors and numbers are passed to kernels.
+// The part of PyTorch that device code uses: number types, tensor accessors, and macros. Sizes and layouts are
+// the same as in PyTorch, because accessors and numbers are passed to kernels.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -169,7 +169,7 @@ struct RestrictPtrTraits {
   using PtrType = T* __restrict__;
 };
 
-/// What operator[] of an accessor gives: a view of N dimensions.
+/// A view of N dimensions: operator[] of a larger accessor returns it.
 template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
 class TensorAccessor {
  public:

@@ -359,7 +359,7 @@ std::vector<Evidence> SourceTexts::instantiations(const KernelDeclaration& kerne
       if (found.values.size() <= kernel.parameters.size() && !found.values.empty()) out.push_back(std::move(found));
     }
   }
-  // Those that say most come first.
+  // The places that say most come first.
   std::stable_sort(out.begin(), out.end(), [](const Evidence& a, const Evidence& b) {
     const auto known = [](const Evidence& e) {
       return std::count_if(e.values.begin(), e.values.end(), [](const std::string& v) { return !v.empty(); });

@@ -37,7 +37,7 @@ struct ImportArgument {
   std::string todo;
 };
 
-/// What the compiler needs beside the source.
+/// The lines of [compile] that the compiler needs beside the source.
 struct Measures {
   bool shim = false, cut = false, default_device = false, int128 = false, nvcc = false, unmark_host = false,
        cpp20 = false;

@@ -5,7 +5,7 @@
 namespace kiln::cli {
 namespace {
 
-/// What is known of a condition.
+/// Our knowledge of a condition: a directive's operand is not evaluated in full.
 enum class Truth { no, maybe, yes };
 
 Truth negated(Truth t) { return t == Truth::no ? Truth::yes : t == Truth::yes ? Truth::no : Truth::maybe; }

@@ -18,7 +18,7 @@ struct Imported {
   std::string written;  ///< path of the manifest; empty: it is printed on stdout
 };
 
-/// What only the user can know: "T must be a type with members N: give it as T=V".
+/// Sentences that ask for values that only the user can know: "T must be a type with members N: give it as T=V".
 std::vector<std::string> asks_of(const ImportDraft& draft);
 
 /// Returns the exit code: done, or partly when the manifest does not compile yet.

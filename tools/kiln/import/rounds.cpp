@@ -140,7 +140,7 @@ class Rounds {
     return next.failures.size() < best.failures.size();
   }
 
-  /// What the source needs as far as its text tells: headers, and host code that is to be cut.
+  /// Adds the measures that the source's text asks for: headers, and host code that is to be cut.
   std::string first_measures(const Round& first) {
     Measures& m = draft_.measures;
     if (first.proof.code != Errc::compile_failed) return {};
