@@ -192,7 +192,7 @@ std::vector<LeaseRequest> Leases::due(Time now) {
   return out;
 }
 
-void Leases::answered(const LeaseRequest& request, LeaseAnswer answer, Time now) {
+void Leases::answered(const LeaseRequest& request, const LeaseAnswer& answer, Time now) {
   if (request.kind == Kind::release) return answered_release(request, answer, now);
   if (request.kind == Kind::renew || request.kind == Kind::regain) {
     const auto held = held_.find(request.key);

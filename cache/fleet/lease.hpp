@@ -122,7 +122,7 @@ class Leases {
   /// Returns the requests that are to be sent now. Each is answered exactly once, by the next call
   /// of `answered` for it.
   std::vector<LeaseRequest> due(Time now);
-  void answered(const LeaseRequest& request, LeaseAnswer answer, Time now);
+  void answered(const LeaseRequest& request, const LeaseAnswer& answer, Time now);
   /// Decisions since the last call.
   std::vector<LeaseDecision> take_decisions();
   /// The time at which `due` has something to send. Nothing: not before an answer or a want.

@@ -129,7 +129,7 @@ bool look_at_gate(const std::string& data_file) noexcept {
 
 Activity look_at(const std::string& place, const std::string& shared_memory) {
   Activity out;
-  Look(place, shared_memory, out);
+  const Look look(place, shared_memory, out);
   return out;
 }
 

@@ -16,6 +16,7 @@ struct Arch {
 
   /// "sm_80", "sm_90a".
   std::string name() const { return "sm_" + std::to_string(number) + (number >= 90 ? "a" : ""); }
+  // clang-tidy 14 takes the zero of a comparison for a null pointer. NOLINTNEXTLINE(modernize-use-nullptr)
   friend auto operator<=>(const Arch&, const Arch&) = default;
 };
 

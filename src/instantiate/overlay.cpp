@@ -21,9 +21,8 @@ std::string_view root_of(std::string_view symbolic) { return symbolic.substr(0, 
 
 bool is_cut(const Closure& closure, const ClosureFile& file) {
   if (file.toolkit || file.via_toolkit) return false;
-  return std::none_of(closure.roots.begin(), closure.roots.end(), [&](const Root& root) {
-    return root.own && root.name == root_of(file.symbolic);
-  });
+  return std::none_of(closure.roots.begin(), closure.roots.end(),
+                      [&](const Root& root) { return root.own && root.name == root_of(file.symbolic); });
 }
 
 CutRules rules_of(const Instantiation& unit) {
@@ -45,7 +44,7 @@ Overlay overlay_of(const Instantiation& unit, const Closure& closure) {
   std::vector<std::string> contents;
   for (const ClosureFile& file : closure.files) {
     if (!is_cut(closure, file)) continue;
-    const auto content = base::read_file(file.path, kMostBytes);
+    auto content = base::read_file(file.path, kMostBytes);
     if (!content)
       throw Error(Errc::source, "cannot read " + base::quote(file.path, 4096) + ": " + std::strerror(errno));
     files.push_back(&file);
@@ -70,8 +69,10 @@ Overlay overlay_of(const Instantiation& unit, const Closure& closure) {
     folders.insert(root_of(files[i]->symbolic));
     const auto [first, fresh] =
         written.try_emplace({files[i]->stamp.device, files[i]->stamp.inode}, files[i]->symbolic);
-    if (fresh) out.files.emplace_back(files[i]->symbolic, std::move(result.texts[i]));
-    else out.beside.emplace_back(files[i]->symbolic, first->second);
+    if (fresh)
+      out.files.emplace_back(files[i]->symbolic, std::move(result.texts[i]));
+    else
+      out.beside.emplace_back(files[i]->symbolic, first->second);
   }
   for (const ClosureFile& file : closure.files) {
     const bool cut = written.contains({file.stamp.device, file.stamp.inode});

@@ -137,7 +137,7 @@ std::string SourceText::read() const {
   return std::move(content->bytes);
 }
 
-Catalog::Catalog(std::vector<std::string> directories, std::string advice, WorkListKinds work_lists)
+Catalog::Catalog(const std::vector<std::string>& directories, std::string advice, WorkListKinds work_lists)
     : advice_(std::move(advice)), work_lists_(work_lists) {
   for (const std::string& directory : directories) {
     const auto absolute = base::absolute(directory);

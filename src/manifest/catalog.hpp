@@ -54,7 +54,7 @@ class Catalog {
   /// of it (a family), holds the template NAME. It is an error when the manifest has another name, or when
   /// two files have the same name. The place of a template is not part of a key. `advice` ends the error
   /// about a template that no directory has. A manifest may name only the kinds in `work_lists`.
-  explicit Catalog(std::vector<std::string> directories, std::string advice = {},
+  explicit Catalog(const std::vector<std::string>& directories, std::string advice = {},
                    WorkListKinds work_lists = {});
   ~Catalog();
   Catalog(const Catalog&) = delete;

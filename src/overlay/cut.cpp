@@ -13,7 +13,7 @@ namespace {
 using WordSet = std::unordered_set<std::string_view>;
 
 /// Names that the language uses without mentioning them: loops over ranges, structured bindings, operators.
-constexpr std::array<std::string_view, 7> kImplicit = {"begin",        "end",           "get", "operator",
+constexpr std::array<std::string_view, 7> kImplicit = {"begin",      "end",           "get", "operator",
                                                        "tuple_size", "tuple_element", "swap"};
 
 /// Properties of a function that the words before its name give.
@@ -169,9 +169,8 @@ class Cutter {
     const auto& words = node.declaration.words;
     return std::all_of(words.begin(), words.end(), [&](std::string_view word) {
       const auto found = by_name_.find(word);
-      return found == by_name_.end() ||
-             std::any_of(found->second.begin(), found->second.end(),
-                         [&](std::size_t i) { return nodes_[i].kept; });
+      return found == by_name_.end() || std::any_of(found->second.begin(), found->second.end(),
+                                                    [&](std::size_t i) { return nodes_[i].kept; });
     });
   }
   CutTexts result() {

@@ -17,9 +17,9 @@ bool one_of(std::string_view word, const std::array<std::string_view, N>& words)
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 constexpr std::array<std::string_view, 17> kWithParentheses = {
-    "__launch_bounds__", "__attribute__",  "__declspec",  "__align__", "alignas",  "decltype",
-    "noexcept",          "explicit",       "requires",    "asm",       "throw",    "sizeof",
-    "__maxnreg__",       "__cluster_dims__", "__block_size__", "alignof", "__forceinline__"};
+    "__launch_bounds__", "__attribute__",    "__declspec",     "__align__", "alignas",        "decltype",
+    "noexcept",          "explicit",         "requires",       "asm",       "throw",          "sizeof",
+    "__maxnreg__",       "__cluster_dims__", "__block_size__", "alignof",   "__forceinline__"};
 constexpr std::array<std::string_view, 4> kClassKeys = {"struct", "class", "union", "enum"};
 constexpr std::array<std::string_view, 4> kAccess = {"public", "private", "protected", "signals"};
 constexpr std::array<std::string_view, 4> kStaying = {"virtual", "override", "final", "friend"};
@@ -97,7 +97,8 @@ class Outliner {
     return i < tokens_.size() ? tokens_[i] : kEnd;
   }
   std::size_t offset(std::size_t i) const {
-    return i < tokens_.size() ? static_cast<std::size_t>(tokens_[i].text.data() - text_.data()) : text_.size();
+    return i < tokens_.size() ? static_cast<std::size_t>(tokens_[i].text.data() - text_.data())
+                              : text_.size();
   }
 
   /// Reads declarations up to `end`, or to the '}' that closes the scope.
@@ -114,7 +115,8 @@ class Outliner {
         scope(i, end, parent, depth + 1);
         scope_.resize(outer);
         if (i < end) ++i;
-      } else if (is_word(token(i)) && (brace_macros_.contains(token(i).text) || opens_or_closes(token(i).text))) {
+      } else if (is_word(token(i)) &&
+                 (brace_macros_.contains(token(i).text) || opens_or_closes(token(i).text))) {
         i = token(i + 1).is("(") ? after_group(i + 1, end) : i + 1;
       } else {
         declaration(i, end, parent, depth);
@@ -124,7 +126,8 @@ class Outliner {
   /// The '{' of a namespace or an extern "C" that begins at i; `end` when none does.
   std::size_t opening_brace(std::size_t i, std::size_t end) const {
     if (token(i).is("inline") && token(i + 1).is("namespace")) ++i;
-    if (token(i).is("extern") && token(i + 1).kind == Token::Kind::literal && token(i + 2).is("{")) return i + 2;
+    if (token(i).is("extern") && token(i + 1).kind == Token::Kind::literal && token(i + 2).is("{"))
+      return i + 2;
     if (!token(i).is("namespace")) return end;
     while (i < end && !token(i).is("{") && !token(i).is(";") && !token(i).is("=")) ++i;
     return i < end && token(i).is("{") ? i : end;
@@ -188,7 +191,8 @@ class Outliner {
     const std::size_t begin = i;
     std::size_t from = i;
     while (token(from).is("template") && token(from + 1).is("<")) from = after_angles(from + 1, end);
-    const bool instantiation = token(from).is("template") || (token(from).is("extern") && token(from + 1).is("template"));
+    const bool instantiation =
+        token(from).is("template") || (token(from).is("extern") && token(from + 1).is("template"));
     const std::size_t called = from == begin ? call_end(begin, end) : 0;
     Head head;
     head.first = begin;
@@ -234,7 +238,8 @@ class Outliner {
     out.stays_in_class = has(out.names, "operator") || has(out.specifiers, "friend");
     for (const std::string_view word : out.specifiers)
       out.stays_in_class = out.stays_in_class || one_of(word, kStaying);
-    for (const std::string_view name : out.names) out.stays_in_class = out.stays_in_class || has(parent.names, name);
+    for (const std::string_view name : out.names)
+      out.stays_in_class = out.stays_in_class || has(parent.names, name);
     if (out.stays_in_class || token(begin).is("~")) return;
     out.words = words_of(tokens_, begin, i);
     out_.push_back(std::move(out));
@@ -271,8 +276,7 @@ class Outliner {
     const bool goes_on = after < end && !token(after).is("}") && token(after).kind != Token::Kind::directive;
     if (!goes_on) return after;
     // A macro that another declaration follows: NAME(...) on a line of its own.
-    const std::string_view between =
-        text_.substr(offset(after - 1), offset(after) - offset(after - 1));
+    const std::string_view between = text_.substr(offset(after - 1), offset(after) - offset(after - 1));
     const bool new_line = between.find('\n') != std::string_view::npos;
     return new_line && is_macro_like(token(i).text) && !token(after).is("{") ? after : 0;
   }
@@ -357,11 +361,14 @@ class Outliner {
       if (t.is("<")) ++angles;
       if (t.is(">") && angles > 0) --angles;
       if (angles == 0 && is_word(t) && one_of(t.text, kClassKeys)) return &at;
-      if (t.is("=") || (t.is("(") && !(at > 0 && one_of(tokens_[at - 1].text, kWithParentheses)))) return nullptr;
+      if (t.is("=") || (t.is("(") && !(at > 0 && one_of(tokens_[at - 1].text, kWithParentheses))))
+        return nullptr;
     }
     return nullptr;
   }
-  bool is_type(const Head& head) const { return head.body != kNoDeclaration && class_key(head) && !is_function(head); }
+  bool is_type(const Head& head) const {
+    return head.body != kNoDeclaration && class_key(head) && !is_function(head);
+  }
   bool is_function(const Head& head) const {
     const Words names = function_names(head);
     if (names.empty() || (!head.tokens.empty() && token(head.tokens[0]).is("typedef"))) return false;
@@ -394,7 +401,8 @@ class Outliner {
         if (is_word(tokens_[at])) out.specifiers.push_back(tokens_[at].text);
     } else {
       out.kind = DeclarationKind::named;
-      out.names = class_key(head) && head.body != kNoDeclaration ? type_names(head, end) : variable_names(head);
+      out.names =
+          class_key(head) && head.body != kNoDeclaration ? type_names(head, end) : variable_names(head);
       if (out.names.empty()) out.kind = DeclarationKind::fixed;
     }
   }

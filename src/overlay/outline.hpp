@@ -27,7 +27,7 @@ enum class DeclarationKind : std::uint8_t {
 
 struct Declaration {
   DeclarationKind kind = DeclarationKind::fixed;
-  std::size_t begin = 0, end = 0;            ///< bytes of the text
+  std::size_t begin = 0, end = 0;  ///< bytes of the text
   std::string scope;  ///< "outer::inner", without unnamed and inline namespaces; empty for a member function
   std::size_t parent = kNoDeclaration;       ///< of a member function: the index of its class
   std::vector<std::string_view> names;       ///< what it declares, and at times more
@@ -35,7 +35,7 @@ struct Declaration {
   std::vector<std::string_view> specifiers;  ///< words of a function's head outside of parentheses
   std::size_t body = 0;                      ///< of a function: the place of its '{'; 0: it has none
   std::vector<std::string_view> head_words;  ///< of a function: the words before its body
-  bool qualified = false;      ///< of a function: CLASS::NAME, which its class declares, too
+  bool qualified = false;                    ///< of a function: CLASS::NAME, which its class declares, too
   bool stays_in_class = false;               ///< of a member function: a constructor, virtual, an operator
 };
 

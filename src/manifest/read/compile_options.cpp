@@ -119,7 +119,7 @@ void check_header(const TableReader& reader, std::string_view key, const std::st
 
 std::string inner_path(const TableReader& reader, std::string_view key) {
   const std::string text = reader.need_line(key);
-  const std::string path = base::normalized(text);
+  std::string path = base::normalized(text);
   if (text[0] == '/' || path == ".." || path.starts_with("../") || path == "." || path.back() == '/') {
     reader.fail(key, base::quote(text) + " must be a file inside the manifest's directory, relative to it");
   }

@@ -66,7 +66,7 @@ kiln_status kiln_service_missing(kiln_service* service, kiln_text* out) {
     require_sized(out, sizeof *out);  // a shorter one could not be released
     auto owned = std::make_unique<std::string>(of(service).core().misses().plan());
     fill_sized(out, kiln_text{sizeof(kiln_text), owned->c_str(), owned->size(), owned.get()});
-    owned.release();
+    static_cast<void>(owned.release());  // the caller's now
   });
 }
 

@@ -100,9 +100,9 @@ Obtained KernelTemplate::compile(std::span<const Value> values, const GetRequest
   return maker_.obtain(wanted, request);
 }
 
-void KernelTemplate::set_fallback(std::shared_ptr<KernelTemplate> generic) {
+void KernelTemplate::set_fallback(const std::shared_ptr<KernelTemplate>& generic) {
   check_fallback(origin_->manifest, generic->origin().manifest);
-  generic_ = std::move(generic);
+  generic_ = generic;
 }
 
 const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> values,

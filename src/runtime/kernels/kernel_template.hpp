@@ -60,7 +60,7 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   std::uint64_t adopt();
   /// Throws Error(manifest) as check_fallback. REQUIRES: nobody has the template yet, or calls come from one
   /// thread at a time with the same generic template.
-  void set_fallback(std::shared_ptr<KernelTemplate> generic);
+  void set_fallback(const std::shared_ptr<KernelTemplate>& generic);
   /// REQUIRES: as set_fallback, or open() has returned the template.
   bool has_fallback() const noexcept { return !generic_.expired(); }
 

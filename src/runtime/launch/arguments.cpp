@@ -178,7 +178,7 @@ std::uint64_t LaunchArguments::check_new_types(const kiln_arg_type* types, std::
   for (auto& free : checked_) {
     const CheckedTypes* present = nullptr;
     if (free.compare_exchange_strong(present, made.get(), std::memory_order_acq_rel)) {
-      made.release();
+      static_cast<void>(made.release());  // the list's now
       break;
     }
     if (present->is(types, count)) break;  // another thread has just added it

@@ -42,6 +42,7 @@ void Background::run(Work work, Task task) {
     state.work.notify_one();
   }
   // The work is not done in the caller's thread, which may be capturing, in a hurry, or in no context.
+  // NOLINTNEXTLINE(bugprone-use-after-move): it was taken back
   if (nobody) task("no thread could be started");
 }
 

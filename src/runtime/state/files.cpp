@@ -46,7 +46,7 @@ const toolchain::Toolkit& Files::toolkit() {
 
 /// A directory of kiln's own stand-ins for host headers. `key` is the line of the manifest that asks for it.
 std::string Files::own_headers(const std::string& folder, const std::string& key) const {
-  const std::string directory = config_.installed_templates() + '/' + folder;
+  std::string directory = config_.installed_templates() + '/' + folder;
   std::error_code error;
   if (config_.installed_templates().empty() || !std::filesystem::is_directory(directory, error)) {
     throw Error(Errc::source,

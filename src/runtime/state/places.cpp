@@ -143,7 +143,8 @@ std::shared_ptr<cache::Store> open_configured_store(const Config& config) {
 std::string existing_store(const Config& config) {
   for (const Candidate& candidate : store_candidates(config)) {
     try {
-      const std::string directory = directory_of(candidate), file = directory + "/v1/data.mdb";
+      std::string directory = directory_of(candidate);
+      const std::string file = directory + "/v1/data.mdb";
       struct stat st {};
       if (::stat(file.c_str(), &st) == 0 && st.st_uid == ::geteuid() && ::access(file.c_str(), W_OK) == 0)
         return directory;

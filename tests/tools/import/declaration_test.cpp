@@ -12,6 +12,7 @@
 #include "manifest/manifest.hpp"
 #include "support/nightly.hpp"
 #include "support/places.hpp"
+#include "tools/kiln/import/arguments.hpp"
 #include "tools/kiln/import/draft.hpp"
 #include "tools/kiln/import/manifest.hpp"
 
@@ -159,7 +160,8 @@ TEST(ImportDeclaration, TellsDeclarationsFromOtherThings) {
 
 TEST(ImportDeclaration, FindsOverloadsAndTheirLines) {
   SourceTexts texts;
-  texts.add("k.cuh", "namespace a { __global__ void k(int);\n__global__ void k(float*); }\n__global__ void k() {}");
+  texts.add("k.cuh",
+            "namespace a { __global__ void k(int);\n__global__ void k(float*); }\n__global__ void k() {}");
   const std::vector<KernelDeclaration> kernels = texts.kernels({});
   EXPECT_EQ(kernels_named(kernels, "k").size(), 3u);
   EXPECT_EQ(kernels_named(kernels, "a::k").size(), 2u);

@@ -7,6 +7,7 @@
 #include "base/file.hpp"
 #include "cache/trust/key_file.hpp"
 #include "tools/kiln/bundle/file.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
 
 namespace kiln::cli {
 namespace {

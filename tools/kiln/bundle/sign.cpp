@@ -14,6 +14,7 @@
 #include "tools/kiln/bundle/input.hpp"
 #include "tools/kiln/bundle/key.hpp"
 #include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/store/bundled_entry.hpp"
 
 namespace kiln::cli {

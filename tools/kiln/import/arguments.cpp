@@ -1,4 +1,5 @@
-// A kernel's arguments: types and sizes from the image, names from the declaration.
+#include "tools/kiln/import/arguments.hpp"
+
 #include <cxxabi.h>
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 
 #include "base/text.hpp"
 #include "expression/expression.hpp"
-#include "tools/kiln/import/draft.hpp"
+#include "tools/kiln/import/expression.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -16,17 +17,36 @@ struct NamedType {
   std::string_view text;
   Dtype dtype;
 };
-constexpr NamedType kNamedTypes[] = {
-    {"float", Dtype::f32},          {"double", Dtype::f64},          {"__half", Dtype::f16},
-    {"half", Dtype::f16},           {"nv_half", Dtype::f16},         {"__nv_bfloat16", Dtype::bf16},
-    {"nv_bfloat16", Dtype::bf16},   {"__nv_fp8_e4m3", Dtype::e4m3},  {"__nv_fp8_e5m2", Dtype::e5m2},
-    {"signed char", Dtype::i8},     {"char", Dtype::i8},             {"int8_t", Dtype::i8},
-    {"unsigned char", Dtype::u8},   {"uint8_t", Dtype::u8},          {"bool", Dtype::u8},
-    {"int", Dtype::i32},            {"int32_t", Dtype::i32},         {"signed", Dtype::i32},
-    {"unsigned", Dtype::u32},       {"unsigned int", Dtype::u32},    {"uint32_t", Dtype::u32},
-    {"uint", Dtype::u32},           {"long", Dtype::i64},            {"long long", Dtype::i64},
-    {"int64_t", Dtype::i64},        {"ptrdiff_t", Dtype::i64},       {"unsigned long", Dtype::u64},
-    {"unsigned long long", Dtype::u64}, {"uint64_t", Dtype::u64},    {"size_t", Dtype::u64}};
+constexpr NamedType kNamedTypes[] = {{"float", Dtype::f32},
+                                     {"double", Dtype::f64},
+                                     {"__half", Dtype::f16},
+                                     {"half", Dtype::f16},
+                                     {"nv_half", Dtype::f16},
+                                     {"__nv_bfloat16", Dtype::bf16},
+                                     {"nv_bfloat16", Dtype::bf16},
+                                     {"__nv_fp8_e4m3", Dtype::e4m3},
+                                     {"__nv_fp8_e5m2", Dtype::e5m2},
+                                     {"signed char", Dtype::i8},
+                                     {"char", Dtype::i8},
+                                     {"int8_t", Dtype::i8},
+                                     {"unsigned char", Dtype::u8},
+                                     {"uint8_t", Dtype::u8},
+                                     {"bool", Dtype::u8},
+                                     {"int", Dtype::i32},
+                                     {"int32_t", Dtype::i32},
+                                     {"signed", Dtype::i32},
+                                     {"unsigned", Dtype::u32},
+                                     {"unsigned int", Dtype::u32},
+                                     {"uint32_t", Dtype::u32},
+                                     {"uint", Dtype::u32},
+                                     {"long", Dtype::i64},
+                                     {"long long", Dtype::i64},
+                                     {"int64_t", Dtype::i64},
+                                     {"ptrdiff_t", Dtype::i64},
+                                     {"unsigned long", Dtype::u64},
+                                     {"unsigned long long", Dtype::u64},
+                                     {"uint64_t", Dtype::u64},
+                                     {"size_t", Dtype::u64}};
 constexpr NamedType kVectorTypes[] = {{"float", Dtype::f32}, {"double", Dtype::f64}, {"int", Dtype::i32},
                                       {"uint", Dtype::u32},  {"char", Dtype::i8},    {"uchar", Dtype::u8}};
 
@@ -36,7 +56,7 @@ struct PlainType {
   int pointers = 0;
   bool points_to_const = false;
 };
-PlainType plain_type(std::string text) {
+PlainType plain_type(const std::string& text) {
   PlainType out;
   std::string word;
   for (const Token& t : source::tokens_of(text)) {
@@ -115,7 +135,8 @@ class ArgumentDraft {
   bool depends_on_parameters(const PlainType& type) const {
     const Tokens words = source::tokens_of(type.text);
     return std::any_of(kernel_.parameters.begin(), kernel_.parameters.end(), [&](const TemplateParameter& p) {
-      return std::any_of(words.begin(), words.end(), [&](const Token& t) { return !p.name.empty() && t.is(p.name); });
+      return std::any_of(words.begin(), words.end(),
+                         [&](const Token& t) { return !p.name.empty() && t.is(p.name); });
     });
   }
   void pointer(ImportArgument& out, const PlainType& type, const PlainType& declared) const {
@@ -144,7 +165,9 @@ class ArgumentDraft {
     return std::nullopt;
   }
   void value(ImportArgument& out, const PlainType& type, const PlainType& declared) const {
-    const auto is = [&](std::string_view a, std::string_view b) { return declared.text == a || declared.text == b; };
+    const auto is = [&](std::string_view a, std::string_view b) {
+      return declared.text == a || declared.text == b;
+    };
     const std::string base = type.text.substr(0, type.text.find("_st"));
     if (base == "CUtensorMap" || base == "cute::TmaDescriptor") {
       out.type = "tensormap";
@@ -152,11 +175,14 @@ class ArgumentDraft {
       out.type = "texture";
     } else if (is("cudaSurfaceObject_t", "CUsurfObject")) {
       out.type = "surface";
-    } else if (const auto dtype = dtype_of(type.text); dtype && is_number(*dtype) && !depends_on_parameters(declared)) {
+    } else if (const auto dtype = dtype_of(type.text);
+               dtype && is_number(*dtype) && !depends_on_parameters(declared)) {
       out.type = to_string(*dtype);
       out.todo = "what 'kiln run' passes";
     } else {
-      out.type = depends_on_parameters(declared) || out.bytes == 0 ? "struct" : "struct<" + std::to_string(out.bytes) + '>';
+      out.type = depends_on_parameters(declared) || out.bytes == 0
+                     ? "struct"
+                     : "struct<" + std::to_string(out.bytes) + '>';
       out.todo = declared.text + ", passed as bytes";
     }
   }
@@ -179,7 +205,8 @@ class ArgumentDraft {
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc{} || end != text.data() + text.size()) return;
-    const bool real = text.find_first_of(".eE") != std::string::npos;  // TOML wants digits on both sides of a dot
+    const bool real =
+        text.find_first_of(".eE") != std::string::npos;  // TOML wants digits on both sides of a dot
     if (!real || (text.front() != '.' && text.find(".e") == std::string::npos && text.back() != '.'))
       out.value = sign + text + (real ? "" : ".0");
   }
@@ -201,8 +228,6 @@ std::vector<std::string> dimensions(const Three& three) {
 std::optional<Dtype> dtype_of(std::string type) {
   for (const char* prefix : {"std::", "cuda::std::", "::", "kiln::"})
     if (type.starts_with(prefix)) type.erase(0, std::string_view(prefix).size());
-  if (type == "c10::Half" || type == "at::Half" || type == "c10::Float16<__half>") return Dtype::f16;
-  if (type == "c10::BFloat16" || type == "at::BFloat16" || type == "c10::Float16<__nv_bfloat16>") return Dtype::bf16;
   for (const NamedType& known : kNamedTypes)
     if (known.text == type) return known.dtype;
   return std::nullopt;
@@ -229,7 +254,8 @@ void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const 
     ImportArgument argument = read.read(declared, type, bytes);
     argument.name = declared.name.empty() ? "arg" + std::to_string(i) : identifier_of(declared.name);
     if (hidden && argument.todo.empty()) argument.todo = "its name, which a macro hides";
-    while (source::is_reserved_name(argument.name) || std::find(taken.begin(), taken.end(), argument.name) != taken.end())
+    while (source::is_reserved_name(argument.name) ||
+           std::find(taken.begin(), taken.end(), argument.name) != taken.end())
       argument.name += '_';
     taken.push_back(argument.name);
     draft.arguments.push_back(std::move(argument));

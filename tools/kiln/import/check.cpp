@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 
 #include "base/deadline.hpp"
@@ -11,6 +12,7 @@
 #include "tools/kiln/cli/outcome.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/cli/table.hpp"
+#include "tools/kiln/import/expression.hpp"
 #include "tools/kiln/import/report.hpp"
 #include "tools/kiln/import/texts.hpp"
 
@@ -25,13 +27,19 @@ std::vector<std::string> sources_below(const std::string& directory) {
   if (!fs::is_directory(directory, error))
     throw Error(Errc::io, "--check " + base::quote(directory, 4096) + " is no directory");
   std::vector<std::string> out;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(
-           directory, fs::directory_options::skip_permission_denied, error)) {
+  for (const fs::directory_entry& entry :
+       fs::recursive_directory_iterator(directory, fs::directory_options::skip_permission_denied, error)) {
     const std::string extension = entry.path().extension().string();
     if ((extension == ".cu" || extension == ".cuh") && entry.is_regular_file(error))
       out.push_back(entry.path().string());
   }
   std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string seconds_text(double seconds) {
+  char out[32];
+  std::snprintf(out, sizeof out, "%.1f", seconds);
   return out;
 }
 
@@ -55,24 +63,34 @@ class Checker {
     const std::vector<KernelDeclaration> kernels = texts.kernels(check_.define);
     for (const KernelDeclaration& kernel : kernels) {
       if (kernel.path != file || !kernel.defined) continue;
-      const bool overloaded = std::count_if(kernels.begin(), kernels.end(), [&](const KernelDeclaration& other) {
-                                return other.qualified() == kernel.qualified();
-                              }) > 1;
+      const bool overloaded =
+          std::count_if(kernels.begin(), kernels.end(), [&](const KernelDeclaration& other) {
+            return other.qualified() == kernel.qualified();
+          }) > 1;
       one(asked, texts, kernel, overloaded);
     }
   }
   std::vector<CheckedKernel> take() { return std::move(rows_); }
 
  private:
-  void one(const ImportAsked& asked, const SourceTexts& texts, const KernelDeclaration& kernel, bool overloaded) {
-    CheckedKernel row{fs::path(asked.file).lexically_relative(check_.directory).string(), kernel.qualified(), "", "", "",
-                      kernel.line, 0, 0, 0};
+  void one(const ImportAsked& asked, const SourceTexts& texts, const KernelDeclaration& kernel,
+           bool overloaded) {
+    CheckedKernel row{fs::path(asked.file).lexically_relative(check_.directory).string(),
+                      kernel.qualified(),
+                      "",
+                      "",
+                      "",
+                      kernel.line,
+                      0,
+                      0,
+                      0};
     const auto begin = base::Clock::now();
     try {
       ImportDraft draft = draft_of(kernel, texts, overloaded, {}, check_.define);
       draft.name = identifier_of(kernel.name);
       const ImportSite site = site_of(asked, draft.name);
       draft.include_dirs = site.include_dirs;
+      draft.measures.replace = check_.replace;
       const Proof proof = prove(context_.service().core(), site.place, context_.target_arch(), kernel, draft,
                                 [](int, const std::string&) {});
       row.state = proof.proved ? "compiles" : "does not";
@@ -80,7 +98,8 @@ class Checker {
       row.needs = base::join(texts_of(draft.measures), ", ");
       if (proof.proved) row.bytes = proof.image->bytes.size();
       std::vector<std::string> missing = asks_of(draft);
-      if (!proof.proved) missing.push_back(proof.diagnostics.empty() ? proof.message : proof.diagnostics.front());
+      if (!proof.proved)
+        missing.push_back(proof.diagnostics.empty() ? proof.message : proof.diagnostics.front());
       if (!proof.proved) row.missing = base::join(missing, "; ");
     } catch (const Error& error) {
       if (error.code() == Errc::no_compiler || error.code() == Errc::unsupported_arch) throw;
@@ -105,20 +124,26 @@ int check_sources(Context& context, const ImportCheck& check) {
   for (const std::string& file : sources_below(check.directory)) checker.file(file);
   context.service().core().path().flush();
   const std::vector<CheckedKernel> rows = checker.take();
-  const auto compiled =
-      std::count_if(rows.begin(), rows.end(), [](const CheckedKernel& row) { return row.state == "compiles"; });
+  const auto compiled = std::count_if(rows.begin(), rows.end(),
+                                      [](const CheckedKernel& row) { return row.state == "compiles"; });
   if (context.json) {
     Json list = Json::array();
     for (const CheckedKernel& row : rows)
-      list.push_back({{"file", row.file}, {"line", row.line}, {"kernel", row.kernel},
-                      {"compiles", row.state == "compiles"}, {"rounds", row.rounds}, {"seconds", row.seconds},
-                      {"cubin_bytes", row.bytes}, {"needs", row.needs}, {"missing", row.missing}});
+      list.push_back({{"file", row.file},
+                      {"line", row.line},
+                      {"kernel", row.kernel},
+                      {"compiles", row.state == "compiles"},
+                      {"rounds", row.rounds},
+                      {"seconds", row.seconds},
+                      {"cubin_bytes", row.bytes},
+                      {"needs", row.needs},
+                      {"missing", row.missing}});
     print_json({{"schema", context.schema()}, {"kernels", list}, {"compiled", compiled}});
   } else {
     Table table({{"KERNEL"}, {"FILE"}, {"STATE"}, {"ROUNDS"}, {"SECONDS"}, {"IMAGE"}, {"MISSING"}});
     for (const CheckedKernel& row : rows)
       table.add({row.kernel, row.file + ':' + std::to_string(row.line), row.state, std::to_string(row.rounds),
-                 base::decimal(row.seconds), row.bytes == 0 ? "" : human_bytes(row.bytes),
+                 seconds_text(row.seconds), row.bytes == 0 ? "" : human_bytes(row.bytes),
                  row.missing.substr(0, row.missing.find('\n')).substr(0, 200)});
     table.print();
     print(std::to_string(compiled) + " of " + std::to_string(rows.size()) + " kernels compile\n");

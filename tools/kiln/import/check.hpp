@@ -13,6 +13,7 @@ struct ImportCheck {
   std::string directory;
   ImportAsked asked;  ///< include and stub directories
   Macros define;
+  std::vector<std::pair<std::string, std::string>> replace;
 };
 
 /// Prints a row for each kernel: whether it compiles, what it took, and what is missing. Writes no manifest.

@@ -20,11 +20,11 @@ bool listed(std::string_view word, const std::array<std::string_view, N>& words)
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 constexpr std::array<std::string_view, 18> kTypeWords = {
-    "int",    "bool",  "unsigned", "signed",   "long",     "short",    "char",   "auto",    "size_t",
-    "float",  "double", "void",    "int32_t",  "uint32_t", "int64_t",  "uint64_t", "half",   "__half"};
-constexpr std::array<std::string_view, 10> kDropped = {"__grid_constant__", "__restrict__", "__restrict", "restrict",
-                                                       "volatile",          "register",     "typename",   "struct",
-                                                       "class",             "enum"};
+    "int",   "bool",   "unsigned", "signed",  "long",     "short",   "char",     "auto", "size_t",
+    "float", "double", "void",     "int32_t", "uint32_t", "int64_t", "uint64_t", "half", "__half"};
+constexpr std::array<std::string_view, 10> kDropped = {
+    "__grid_constant__", "__restrict__", "__restrict", "restrict", "volatile",
+    "register",          "typename",     "struct",     "class",    "enum"};
 
 /// The position after the bracket that closes the one at i. Angle brackets count as brackets.
 std::size_t after_bracket(const Tokens& tokens, std::size_t i, std::size_t end) {
@@ -77,16 +77,18 @@ TemplateParameter template_parameter(Tokens tokens) {
   out.fallback = take_fallback(tokens);
   const auto dot = std::find_if(tokens.begin(), tokens.end(), [](const Token& t) { return t.is("."); });
   const bool pack = dot != tokens.end();
-  std::erase_if(tokens, [](const Token& t) { return t.is(".") || t.is("const"); });
-  if (tokens.empty()) return out;
+  std::erase_if(tokens, [](const Token& t) { return t.is("."); });
   for (std::size_t i = 0; i + 3 < tokens.size(); ++i) {  // T (*f)(const T&)
-    if (!tokens[i].is("(") || !(tokens[i + 1].is("*") || tokens[i + 1].is("&")) || !is_name(tokens[i + 2])) continue;
+    if (!tokens[i].is("(") || !(tokens[i + 1].is("*") || tokens[i + 1].is("&")) || !is_name(tokens[i + 2]))
+      continue;
     out.kind = TemplateParameter::Kind::value;
     out.name = tokens[i + 2].text;
     tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(i) + 2);
     out.type = joined(tokens);
     return out;
   }
+  std::erase_if(tokens, [](const Token& t) { return t.is("const"); });
+  if (tokens.empty()) return out;
   const bool named = tokens.size() > 1 && is_name(tokens.back()) && !tokens[tokens.size() - 2].is("::") &&
                      !listed(tokens.back().text, kTypeWords);
   if (named) out.name = tokens.back().text;
@@ -112,7 +114,8 @@ FunctionParameter function_parameter(Tokens tokens) {
     if (tokens[i].is(".")) out.pack = true;
     if (!attribute && !tokens[i].is(".") && !listed(tokens[i].text, kDropped)) kept.push_back(tokens[i]);
   }
-  const auto words = std::count_if(kept.begin(), kept.end(), [](const Token& t) { return is_name(t) && !t.is("const"); });
+  const auto words =
+      std::count_if(kept.begin(), kept.end(), [](const Token& t) { return is_name(t) && !t.is("const"); });
   for (std::size_t i = 0; i + 2 < kept.size(); ++i) {  // void (*f)(int)
     if (!kept[i].is("(") || !kept[i + 1].is("*") || !is_name(kept[i + 2])) continue;
     out.name = kept[i + 2].text;
@@ -149,9 +152,8 @@ class MacroWords {
   bool says_global(std::string_view word, std::size_t depth = 0) const {
     if (word == "__global__") return true;
     const auto found = depth < kMostMacroDepth ? words_.find(word) : words_.end();
-    return found != words_.end() && std::any_of(found->second.begin(), found->second.end(), [&](auto inner) {
-             return says_global(inner, depth + 1);
-           });
+    return found != words_.end() && std::any_of(found->second.begin(), found->second.end(),
+                                                [&](auto inner) { return says_global(inner, depth + 1); });
   }
 
  private:
@@ -174,7 +176,8 @@ class KernelReader {
       const std::size_t end = after_bracket(tokens_, at + 1, tokens_.size());
       if (end == at + 3) return false;  // template <>
       out.is_template = true;
-      for (Tokens& piece : pieces(tokens_, at + 2, end - 1)) out.parameters.push_back(template_parameter(std::move(piece)));
+      for (Tokens& piece : pieces(tokens_, at + 2, end - 1))
+        out.parameters.push_back(template_parameter(std::move(piece)));
       at = end;
     }
     const std::size_t name = find_name(at);
@@ -186,7 +189,8 @@ class KernelReader {
     const std::size_t end = after_bracket(tokens_, name + 1, tokens_.size());
     const bool none = end == name + 4 && tokens_[name + 2].is("void");
     if (!none)
-      for (Tokens& piece : pieces(tokens_, name + 2, end - 1)) out.arguments.push_back(function_parameter(std::move(piece)));
+      for (Tokens& piece : pieces(tokens_, name + 2, end - 1))
+        out.arguments.push_back(function_parameter(std::move(piece)));
     for (std::size_t i = end; i < tokens_.size() && !tokens_[i].is("{"); ++i) attribute(out, i);
     out.defined = declaration_.body;
     body(out, end);
@@ -210,14 +214,16 @@ class KernelReader {
   void attribute(KernelDeclaration& out, std::size_t i) const {
     const bool bounds = tokens_[i].is("__launch_bounds__"), cluster = tokens_[i].is("__cluster_dims__");
     if ((!bounds && !cluster) || i + 1 >= tokens_.size() || !tokens_[i + 1].is("(")) return;
-    (bounds ? out.bounds : out.cluster) = pieces(tokens_, i + 2, after_bracket(tokens_, i + 1, tokens_.size()) - 1);
+    (bounds ? out.bounds : out.cluster) =
+        pieces(tokens_, i + 2, after_bracket(tokens_, i + 1, tokens_.size()) - 1);
   }
   void body(KernelDeclaration& out, std::size_t from) const {
     const auto has = [&](std::string_view what) { return text_.find(what) != std::string_view::npos; };
     out.grid_sync = has("this_grid") || has("grid_group");
     out.dependent_launch = has("griddepcontrol") || has("cudaGridDependencySynchronize");
     for (std::size_t i = 0; i + 2 < tokens_.size(); ++i) {
-      if (i >= from && tokens_[i].is("extern") && (tokens_[i + 1].is("__shared__") || tokens_[i + 2].is("__shared__")))
+      if (i >= from && tokens_[i].is("extern") &&
+          (tokens_[i + 1].is("__shared__") || tokens_[i + 2].is("__shared__")))
         out.dynamic_shared = true;
       if (is_name(tokens_[i]) && tokens_[i + 1].is("::") && is_name(tokens_[i + 2]))
         out.members[std::string(tokens_[i].text)].insert(std::string(tokens_[i + 2].text));
@@ -234,19 +240,23 @@ class KernelReader {
 
 /// Words that mean the same at every place of a program.
 constexpr std::array<std::string_view, 27> kGlobalWords = {
-    "true", "false", "float", "double", "int", "unsigned", "signed", "long", "short", "char", "bool",
-    "half", "__half", "half2", "nullptr", "void", "const", "size_t", "__nv_bfloat16", "nv_bfloat16", "std", "sizeof",
-    "int8_t", "uint8_t", "int32_t", "uint32_t", "int64_t"};
+    "true",    "false",  "float",   "double",  "int",           "unsigned",    "signed",
+    "long",    "short",  "char",    "bool",    "half",          "__half",      "half2",
+    "nullptr", "void",   "const",   "size_t",  "__nv_bfloat16", "nv_bfloat16", "std",
+    "sizeof",  "int8_t", "uint8_t", "int32_t", "uint32_t",      "int64_t"};
 
 }  // namespace
 
 std::string joined(const Tokens& tokens, std::size_t begin, std::size_t end) {
   std::string out;
   for (std::size_t i = begin; i < end; ++i) {
-    const auto wordlike = [](const Token& t) { return t.kind == Token::Kind::word || t.kind == Token::Kind::literal; };
-    const bool space = i > begin && (tokens[i - 1].is(",") ||
-                                     (wordlike(tokens[i]) && (wordlike(tokens[i - 1]) || tokens[i - 1].is("*") ||
-                                                              tokens[i - 1].is("&") || tokens[i - 1].is(">"))));
+    const auto wordlike = [](const Token& t) {
+      return t.kind == Token::Kind::word || t.kind == Token::Kind::literal;
+    };
+    const bool space =
+        i > begin &&
+        (tokens[i - 1].is(",") || (wordlike(tokens[i]) && (wordlike(tokens[i - 1]) || tokens[i - 1].is("*") ||
+                                                           tokens[i - 1].is("&") || tokens[i - 1].is(">"))));
     if (space) out += ' ';
     out += tokens[i].text;
   }
@@ -257,7 +267,8 @@ std::string KernelDeclaration::text() const {
   std::vector<std::string> list, taken;
   for (const TemplateParameter& p : parameters) list.push_back(p.declared);
   for (const FunctionParameter& a : arguments) taken.push_back(a.declared);
-  return qualified() + (is_template ? '<' + base::join(list, ", ") + '>' : "") + '(' + base::join(taken, ", ") + ')';
+  return qualified() + (is_template ? '<' + base::join(list, ", ") + '>' : "") + '(' +
+         base::join(taken, ", ") + ')';
 }
 
 void SourceTexts::add(const std::string& path, std::string text) {
@@ -317,7 +328,8 @@ std::map<std::string, EnumDeclaration> SourceTexts::enums() const {
       std::size_t at = 0;
       while (at < tokens.size() && !tokens[at].is("enum") && !tokens[at].is("{")) ++at;
       if (at >= tokens.size() || !tokens[at].is("enum")) continue;
-      const bool scoped = at + 1 < tokens.size() && (tokens[at + 1].is("class") || tokens[at + 1].is("struct"));
+      const bool scoped =
+          at + 1 < tokens.size() && (tokens[at + 1].is("class") || tokens[at + 1].is("struct"));
       at += scoped ? 2 : 1;
       if (at >= tokens.size() || !is_name(tokens[at])) continue;
       const std::string name(tokens[at].text), scope = d.scope.empty() ? "" : d.scope + "::";
@@ -333,30 +345,51 @@ std::map<std::string, EnumDeclaration> SourceTexts::enums() const {
 }
 
 std::vector<Evidence> SourceTexts::instantiations(const KernelDeclaration& kernel) const {
-  std::set<std::string_view> global;
+  std::map<std::string_view, std::set<std::string>>
+      scopes;  // of each name that is declared outside of functions
   for (const Text& text : texts_)
     for (const Declaration& d : text.declarations) {
-      global.insert(d.names.begin(), d.names.end());
-      for (std::size_t at = 0, colon; at <= d.scope.size(); at = colon + 2) {
+      for (const std::string_view name : d.names) scopes[name].insert(d.scope);
+      for (std::size_t at = 0, colon; at < d.scope.size(); at = colon + 2) {
         colon = std::min(d.scope.find("::", at), d.scope.size());
-        global.insert(std::string_view(d.scope).substr(at, colon - at));
+        scopes[std::string_view(d.scope).substr(at, colon - at)].insert(
+            d.scope.substr(0, at > 1 ? at - 2 : 0));
       }
     }
-  const auto means_the_same = [&](const Token& t) {
-    return !is_name(t) || global.contains(t.text) || listed(t.text, kGlobalWords);
+  // The scope in which a name at the launch is found: the kernel's, or one around it.
+  const auto scope_of = [&](const std::set<std::string>& of_name) {
+    std::string best = *of_name.begin();
+    for (const std::string& scope : of_name)
+      if (scope.empty() || (kernel.scope + "::").starts_with(scope + "::")) best = scope;
+    return best;
+  };
+  // Empty when a word is declared nowhere outside of functions.
+  const auto text_of = [&](const Tokens& piece) {
+    std::string out;
+    for (std::size_t i = 0; i < piece.size(); ++i) {
+      const Token& t = piece[i];
+      const bool free_name =
+          is_name(t) && (i == 0 || !piece[i - 1].is("::")) && !listed(t.text, kGlobalWords);
+      const auto found = scopes.find(t.text);
+      if (free_name && found == scopes.end()) return std::string();
+      const std::string scope = free_name ? scope_of(found->second) : std::string();
+      const bool space = i > 0 && is_name(t) && (is_name(piece[i - 1]) || piece[i - 1].is(","));
+      out += (space ? " " : "") + (scope.empty() ? "" : scope + "::") + std::string(t.text);
+    }
+    return out;
   };
   std::vector<Evidence> out;
   for (const Text& text : texts_) {
     for (std::size_t i = 0; i + 2 < text.tokens.size(); ++i) {
-      if (!text.tokens[i].is(kernel.name) || !text.tokens[i + 1].is("<") || text.tokens[i + 2].is("<")) continue;
+      if (!text.tokens[i].is(kernel.name) || !text.tokens[i + 1].is("<") || text.tokens[i + 2].is("<"))
+        continue;
       const std::size_t end = after_bracket(text.tokens, i + 1, text.tokens.size());
       Evidence found;
-      found.place = text.path.substr(text.path.rfind('/') + 1) + ':' + std::to_string(line_of(text.text, text.tokens[i].text));
-      for (const Tokens& piece : pieces(text.tokens, i + 2, end - 1)) {
-        const bool known = std::all_of(piece.begin(), piece.end(), means_the_same);
-        found.values.push_back(known ? joined(piece) : std::string());
-      }
-      if (found.values.size() <= kernel.parameters.size() && !found.values.empty()) out.push_back(std::move(found));
+      found.place = text.path.substr(text.path.rfind('/') + 1) + ':' +
+                    std::to_string(line_of(text.text, text.tokens[i].text));
+      for (const Tokens& piece : pieces(text.tokens, i + 2, end - 1)) found.values.push_back(text_of(piece));
+      if (found.values.size() <= kernel.parameters.size() && !found.values.empty())
+        out.push_back(std::move(found));
     }
   }
   // The places that say most come first.

@@ -21,15 +21,15 @@ using Tokens = std::vector<Token>;
 struct TemplateParameter {
   enum class Kind { type, value, pack, template_template };
   Kind kind = Kind::type;
-  std::string name;       ///< empty: it has no name
-  std::string type;       ///< of a value: "int", "ns::Mode"
-  Tokens fallback;        ///< its default
-  std::string declared;   ///< its whole text
+  std::string name;      ///< empty: it has no name
+  std::string type;      ///< of a value: "int", "ns::Mode"
+  Tokens fallback;       ///< its default
+  std::string declared;  ///< its whole text
 };
 
 struct FunctionParameter {
-  std::string name;      ///< empty: it has no name
-  std::string type;      ///< its text without name, default and attributes
+  std::string name;  ///< empty: it has no name
+  std::string type;  ///< its text without name, default and attributes
   Tokens fallback;
   bool pack = false;
   std::string declared;

@@ -41,7 +41,7 @@ struct ImportArgument {
 struct Measures {
   bool shim = false, cut = false, default_device = false, int128 = false, nvcc = false, unmark_host = false,
        cpp20 = false;
-  std::vector<std::string> empty, keep, dropped;              ///< [compile] empty, keep, cut
+  std::vector<std::string> empty, keep, dropped;             ///< [compile] empty, keep, cut
   std::vector<std::pair<std::string, std::string>> replace;  ///< given with --replace
   friend bool operator==(const Measures&, const Measures&) = default;
 };
@@ -70,20 +70,5 @@ using Assignments = std::vector<std::pair<std::string, std::string>>;
 /// a template template parameter.
 ImportDraft draft_of(const KernelDeclaration& kernel, const SourceTexts& texts, bool overloaded,
                      const Assignments& given, const Macros& define);
-
-/// Takes the arguments' types and sizes from the image, and their names from the declaration. Without an
-/// image, all comes from the declaration.
-void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const compile::Facts* image);
-
-/// Makes an identifier of any text: "ns::Mode<4>" -> "ns_Mode_4".
-std::string identifier_of(const std::string& text);
-/// The tokens as an expression of manifests over the parameters in `known`; empty when they are
-/// no such expression.
-std::string expression_of(const Tokens& tokens, const std::vector<ImportParameter>& known);
-/// The value of such an expression when it reads no parameter.
-std::optional<std::int64_t> constant_of(const std::string& text);
-
-/// The dtype that a C++ type names: "float const", "__half", "unsigned char".
-std::optional<Dtype> dtype_of(std::string type);
 
 }  // namespace kiln::cli

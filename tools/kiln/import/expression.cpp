@@ -1,10 +1,10 @@
-// Default values and bounds of a source, as expressions of a manifest.
+#include "tools/kiln/import/expression.hpp"
+
 #include <algorithm>
 
 #include "base/text.hpp"
 #include "expression/expression.hpp"
 #include "kiln/error.hpp"
-#include "tools/kiln/import/draft.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -12,16 +12,19 @@ namespace {
 /// "128u" -> "128"; empty when it is no integer that expressions accept.
 std::string integer_text(std::string_view number) {
   std::string out(number);
-  while (!out.empty() && std::string_view("uUlLzZ").find(out.back()) != std::string_view::npos) out.pop_back();
+  while (!out.empty() && std::string_view("uUlLzZ").find(out.back()) != std::string_view::npos)
+    out.pop_back();
   const bool hex = out.starts_with("0x") || out.starts_with("0X");
   const std::string_view digits = hex ? "0123456789abcdefABCDEF" : "0123456789";
   const std::string body = hex ? out.substr(2) : out;
   const bool octal = !hex && body.size() > 1 && body[0] == '0';
-  if (body.empty() || body.size() > 18 || octal || body.find_first_not_of(digits) != std::string::npos) return {};
+  if (body.empty() || body.size() > 18 || octal || body.find_first_not_of(digits) != std::string::npos)
+    return {};
   return out;
 }
 
-std::optional<source::Expression> compiled(const std::string& text, const std::vector<ImportParameter>& known) {
+std::optional<source::Expression> compiled(const std::string& text,
+                                           const std::vector<ImportParameter>& known) {
   source::Symbols symbols;
   symbols.constants = {{"true", 1}, {"false", 0}};
   for (std::size_t i = 0; i < known.size(); ++i) {
@@ -54,7 +57,8 @@ std::string expression_of(const Tokens& tokens, const std::vector<ImportParamete
     }
     if (piece.empty()) return {};
     // The reader splits "<=" and "&&" into characters.
-    const bool joins = !out.empty() && std::string_view("<>=!&|").find(out.back()) != std::string_view::npos &&
+    const bool joins = !out.empty() &&
+                       std::string_view("<>=!&|").find(out.back()) != std::string_view::npos &&
                        std::string_view("=&|").find(piece) != std::string_view::npos;
     const bool tight = joins || out.empty() || out.back() == '(' || piece == ")" ||
                        (piece == "(" && out.ends_with("sizeof"));

@@ -28,19 +28,27 @@ struct Arguments {
 };
 
 constexpr const char* kHelp =
-    "Compiles KERNEL (kernel, or ns::kernel) of FILE as it is, and writes NAME.toml beside FILE, or to the file\n"
-    "of -o. Types and sizes of the arguments come from the compiled image. Values of template parameters are\n"
-    "those given as P=V, else those that the source instantiates, else defaults, else guesses, which are marked\n"
+    "Compiles KERNEL (kernel, or ns::kernel) of FILE as it is, and writes NAME.toml beside FILE, or to the "
+    "file\n"
+    "of -o. Types and sizes of the arguments come from the compiled image. Values of template parameters "
+    "are\n"
+    "those given as P=V, else those that the source instantiates, else defaults, else guesses, which are "
+    "marked\n"
     "as such. The value of an enum or a type may be C++ text.\n"
-    "It works in rounds. Each round adds what the compiler asked for in the round before: shims and stubs of\n"
-    "host headers, headers that count as empty, and host_code = \"cut\", with which the compiler sees the source\n"
+    "It works in rounds. Each round adds what the compiler asked for in the round before: shims and stubs "
+    "of\n"
+    "host headers, headers that count as empty, and host_code = \"cut\", with which the compiler sees the "
+    "source\n"
     "without launchers and other host code. The files stay as they are.\n"
-    "What only you can know is asked for by name. What the image does not tell is a placeholder, followed by\n"
+    "What only you can know is asked for by name. What the image does not tell is a placeholder, followed "
+    "by\n"
     "'# TODO'. A kernel with a parameter pack cannot be imported.\n"
     "When FILE is not below -o's directory, a file NAME.cu that includes it is written beside the manifest.\n"
     "Stubs of an existing manifest are kept.\n"
-    "Exit status: 0 written and compiled, 1 nothing written, 2 usage, 3 written, but it does not compile yet (an\n"
-    "existing manifest then stays, and the new one is NAME.toml.new); with --check, 3 when a kernel does not.\n"
+    "Exit status: 0 written and compiled, 1 nothing written, 2 usage, 3 written, but it does not compile yet "
+    "(an\n"
+    "existing manifest then stays, and the new one is NAME.toml.new); with --check, 3 when a kernel does "
+    "not.\n"
     "Example: kiln import norm.cu rms_norm_f32 -I include -o kernels/norm.toml";
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;
@@ -128,7 +136,7 @@ Assignments replacements(const std::vector<std::string>& pieces) {
 }
 
 /// Takes over the stubs of the manifest that is there, so that a second import needs no options for them.
-void keep_stubs(const ImportSite& site, ImportDraft& draft) {
+void keep_stubs(const ImportSite& site, std::size_t stubs, ImportDraft& draft) {
   const auto content = base::read_file(site.manifest, kMostBytes);
   if (!content) return;
   try {
@@ -139,9 +147,14 @@ void keep_stubs(const ImportSite& site, ImportDraft& draft) {
       if (stub != source::kEmptyHeader && std::none_of(replace.begin(), replace.end(), same))
         replace.emplace_back(name, stub);
     }
-    for (const std::string& directory : old.compile.include_dirs)
-      if (std::find(draft.include_dirs.begin(), draft.include_dirs.end(), directory) == draft.include_dirs.end())
-        draft.include_dirs.push_back(directory);
+    // The order of the old manifest holds, so that its stubs stay before the other directories.
+    std::vector<std::string> all(draft.include_dirs.begin(),
+                                 draft.include_dirs.begin() + static_cast<std::ptrdiff_t>(stubs));
+    const auto& searched = draft.include_dirs;
+    for (const auto* list : {&old.compile.include_dirs, &searched})
+      for (const std::string& directory : *list)
+        if (std::find(all.begin(), all.end(), directory) == all.end()) all.push_back(directory);
+    draft.include_dirs = std::move(all);
   } catch (const Error&) {  // it is no manifest, or one of a newer version
   }
 }
@@ -171,8 +184,10 @@ void tell_round(int round, const std::string& what) {
 int import(Context& context, const Arguments& arguments) {
   if (!arguments.check.empty()) {
     if (!arguments.asked.file.empty())
-      throw Error(Errc::invalid_argument, "--check takes no FILE and no KERNEL: it tries each kernel of its directory");
-    return check_sources(context, {arguments.check, arguments.asked, macros(arguments.define)});
+      throw Error(Errc::invalid_argument,
+                  "--check takes no FILE and no KERNEL: it tries each kernel of its directory");
+    return check_sources(context, {arguments.check, arguments.asked, macros(arguments.define),
+                                   replacements(arguments.replace)});
   }
   if (arguments.asked.file.empty()) throw Error(Errc::invalid_argument, "file is required");
   if (arguments.kernel.empty()) throw Error(Errc::invalid_argument, "kernel is required");
@@ -189,7 +204,7 @@ int import(Context& context, const Arguments& arguments) {
   const ImportSite site = site_of(arguments.asked, draft.name);
   if (!arguments.asked.print) check_name(context, site, draft.name);
   draft.include_dirs = site.include_dirs;
-  keep_stubs(site, draft);
+  keep_stubs(site, arguments.asked.stub_dirs.size(), draft);
   runtime::Core& core = context.service().core();
   const RoundStarts silent = [](int, const std::string&) {};
   const Proof proof = prove(core, site.place, arch, kernel, draft, context.json ? silent : tell_round);
@@ -228,10 +243,12 @@ void add_import(Command app, Context& context) {
   sub.option("-D,--define", arguments->define, "Macro, added to define; may be repeated")
       .type_name("NAME[=TEXT]")
       .allow_extra_args(false);
-  sub.option("--replace", arguments->replace, "Stub in the place of a header, added to replace; may be repeated")
+  sub.option("--replace", arguments->replace,
+             "Stub in the place of a header, added to replace; may be repeated")
       .type_name("HEADER=STUB")
       .allow_extra_args(false);
-  sub.option("--stubs", asked.stub_dirs, "Directory of your stubs, searched before those of -I; may be repeated")
+  sub.option("--stubs", asked.stub_dirs,
+             "Directory of your stubs, searched before those of -I; may be repeated")
       .type_name("DIR")
       .allow_extra_args(false);
   sub.option("--line", arguments->line, "Which of several overloads: the line of the kernel's name")

@@ -91,7 +91,8 @@ void write_parameter(Page& page, const ImportParameter& parameter) {
   page.line();
   page.line(where + "  # " + plain(parameter.declared));
   if (parameter.guessed)
-    page.comment("a guess: " + parameter.name + ' ' + (parameter.ask.empty() ? "is not given" : parameter.ask));
+    page.comment("a guess: " + parameter.name + ' ' +
+                 (parameter.ask.empty() ? "is not given" : parameter.ask));
   else if (!parameter.evidence.empty())
     page.comment("as " + parameter.evidence + " instantiates it");
   page.line(std::string("kind = \"") + name_of(parameter.kind) + '"');
@@ -100,6 +101,13 @@ void write_parameter(Page& page, const ImportParameter& parameter) {
   const bool number = !proved.empty() && proved.find_first_not_of("-0123456789") == std::string::npos;
   std::vector<std::string> values;
   for (const auto& [name, cpp] : parameter.choices) values.push_back(name);
+  const auto is_number = [](const std::string& text) {
+    return !text.empty() && text.find_first_not_of("-0123456789") == std::string::npos;
+  };
+  if (parameter.kind == Kind::integer && values.empty() && is_number(proved)) values.push_back(proved);
+  if (parameter.kind == Kind::integer && is_number(parameter.fallback) &&
+      std::find(values.begin(), values.end(), parameter.fallback) == values.end())
+    values.push_back(parameter.fallback);
   if (parameter.kind == Kind::integer && values.size() > 1)
     page.line("values = [" + base::join(values, ", ") + ']', where, parameter.todo);
   else if (parameter.kind == Kind::integer && number)

@@ -45,7 +45,7 @@ void refuse_existing(const std::string& path, bool force) {
 /// The name of the file below the first of the directories that it lies below; empty when it lies below none.
 std::string name_below(const fs::path& file, const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
-    const std::string name = path_from(file, real(directory));
+    std::string name = path_from(file, real(directory));
     if (!name.starts_with("..")) return name;
   }
   return {};
@@ -89,7 +89,7 @@ std::string template_name(const ImportAsked& asked, const std::string& kernel) {
       throw Error(Errc::invalid_argument, "-o " + base::quote(asked.output) + " must be a file NAME.toml");
     stem = output.stem().string();
   }
-  const std::string name = !asked.name.empty() ? asked.name : !stem.empty() ? stem : kernel;
+  std::string name = !asked.name.empty() ? asked.name : !stem.empty() ? stem : kernel;
   if (!base::is_identifier(name))
     throw Error(Errc::invalid_argument, "the template's name " + base::quote(name) +
                                             " must be [A-Za-z_][A-Za-z0-9_]*; choose it with --name");
@@ -121,9 +121,10 @@ ImportSite site_of(const ImportAsked& asked, const std::string& name) {
   all.insert(all.end(), asked.include_dirs.begin(), asked.include_dirs.end());
   for (const std::string& searched : all)
     if (!fs::is_directory(searched, error))
-      throw Error(Errc::invalid_argument, base::quote(searched, 4096) +
-                                              " is no directory; -I and --stubs take one directory each, and may "
-                                              "be repeated");
+      throw Error(Errc::invalid_argument,
+                  base::quote(searched, 4096) +
+                      " is no directory; -I and --stubs take one directory each, and may "
+                      "be repeated");
   out.include_dirs = paths_from(all, directory);
   reach(out, file, directory, asked, name);
   if (!out.includer.empty() && !asked.print) refuse_existing(out.includer, asked.force);
@@ -136,7 +137,7 @@ std::string write_import(const ImportSite& site, const std::string& manifest, Co
   const PoliteInterrupt between_files;
   if (!site.includer.empty() && !(keep && fs::exists(site.includer, error)))
     base::write_file(site.includer, site.place.text);
-  const std::string path = site.manifest + (keep ? ".new" : "");
+  std::string path = site.manifest + (keep ? ".new" : "");
   base::write_file(path, manifest);
   return path;
 }

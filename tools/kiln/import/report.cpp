@@ -60,8 +60,10 @@ std::string failure(const Imported& in) {
   out += " does not compile yet: " + first_errors(in.proof);
   for (const std::string& ask : asks_of(in.draft)) out += "\n" + ask;
   for (const std::string& header : in.draft.measures.empty)
-    out += "\n'" + header + "' was not found and counts as empty: name its directory with -I DIR, or a stub with "
-           "--replace " + header + "=STUB";
+    out += "\n'" + header +
+           "' was not found and counts as empty: name its directory with -I DIR, or a stub with "
+           "--replace " +
+           header + "=STUB";
   for (const std::string& hint : in.proof.hints) out += "\nhint: " + hint;
   return out;
 }

@@ -1,6 +1,9 @@
 #include "tools/kiln/import/rounds.hpp"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <set>
 #include <utility>
@@ -11,6 +14,7 @@
 #include "instantiate/instantiate.hpp"
 #include "instantiate/overlay.hpp"
 #include "manifest/catalog.hpp"
+#include "tools/kiln/import/arguments.hpp"
 #include "tools/kiln/import/manifest.hpp"
 
 namespace kiln::cli {
@@ -29,6 +33,18 @@ std::optional<std::string> between(std::string_view text, std::string_view befor
   const auto end = text.find(after, at + before.size());
   if (end == std::string_view::npos) return std::nullopt;
   return std::string(text.substr(at + before.size(), end - at - before.size()));
+}
+
+/// "_ZN1a4halfEf" -> "half"; empty when the text is no name of C++.
+std::string function_name(const std::string& symbol) {
+  int status = 0;
+  char* const text = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status);
+  if (status != 0 || !text) return base::is_identifier(symbol) ? symbol : std::string();
+  std::string name = text;
+  std::free(text);
+  name.resize(std::min(name.find_first_of("(<"), name.size()));
+  name.erase(0, name.find_last_of(": ") + 1);
+  return base::is_identifier(name) ? name : std::string();
 }
 
 struct Failure {
@@ -54,7 +70,8 @@ class Rounds {
     std::size_t idle = 0;  // rounds that got no further
     while (!best.proof.proved && tried_ < kMostRounds && idle < 3) {
       const Measures before = draft_.measures;
-      const std::string what = tried_ == 1 ? first_measures(best) : next_measure(idle == 0 ? best : last_);
+      std::string what = tried_ == 1 ? first_measures(best) : next_measure(idle == 0 ? best : last_);
+      if (what.empty() && tried_ == 1) what = next_measure(best);
       if (what.empty()) break;
       if (draft_.measures == before) break;
       Round next = compile(what);
@@ -91,7 +108,8 @@ class Rounds {
     std::vector<NamedValue> named;
     for (const ImportParameter& p : draft_.parameters)
       if (!p.value.empty()) named.push_back({p.name, Value(p.value)});
-    const auto resolved = source::resolve(origin->manifest, source::positional(origin->manifest, named), arch_);
+    const auto resolved =
+        source::resolve(origin->manifest, source::positional(origin->manifest, named), arch_);
     return source::instantiate(std::move(origin), resolved);
   }
   Round compile(const std::string& what) {
@@ -203,6 +221,10 @@ class Rounds {
     if (says("considered a host function") || says("calling a __host__ function")) m.default_device = true;
     if (says("explicitly marked as a __host__ function")) m.shim = m.nvcc = m.unmark_host = true;
     if (says("device-side kernel launch")) m.shim = m.nvcc = true;
+    if (const auto symbol = between(failure.message, "Unresolved extern function '", "'")) {
+      const std::string function = function_name(*symbol);
+      if (m.cut && !function.empty() && !has(m.keep, function)) m.keep.push_back(function);
+    }
     std::optional<std::string> name = between(failure.message, "identifier \"", "\" is undefined");
     if (!name) name = between(failure.message, "has no member \"", "\"");
     if (!name) name = between(failure.message, "incomplete type \"", "\"");
@@ -211,7 +233,8 @@ class Rounds {
     const std::string last = name->substr(name->rfind(':') + 1);
     if (m.cut && round.overlay.cut.contains(last) && !has(m.keep, last)) {
       m.keep.push_back(last);
-    } else if (last.starts_with("cuda") || last.starts_with("mem") || last.ends_with("_t") || last == "min" || last == "max") {
+    } else if (last.starts_with("cuda") || last.starts_with("mem") || last.ends_with("_t") || last == "min" ||
+               last == "max") {
       m.shim = m.nvcc = true;
     }
   }
@@ -221,7 +244,8 @@ class Rounds {
       const auto function = between(failure.message, "in function \"", "\"");
       if (!function) continue;
       const std::string name = identifier_of(function->substr(0, function->find('(')));
-      if (base::is_identifier(name) && !has(draft_.measures.dropped, name) && draft_.instantiate.find(name) == std::string::npos)
+      if (base::is_identifier(name) && !has(draft_.measures.dropped, name) &&
+          draft_.instantiate.find(name) == std::string::npos)
         draft_.measures.dropped.push_back(name);
     }
   }

@@ -104,7 +104,7 @@ class CompileOne {
     return context_.service().core().path().obtain(unit, options);
   }
 
-  void kernel(source::Resolved resolved) {
+  void kernel(const source::Resolved& resolved) {
     const source::Instantiation unit = source::instantiate(origin_, resolved);
     runtime::Core& core = context_.service().core();
     const runtime::Obtained got = image_of(unit);

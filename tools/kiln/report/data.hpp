@@ -47,6 +47,7 @@ struct Histogram {
   double medians[std::size(kPhases)] = {};
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape): its Json moves without an exception
 struct ReportData {
   std::int64_t made_s = 0;
   std::string directory;

@@ -83,7 +83,7 @@ Mark set_mark(const std::string& directory, const std::string& name) {
   if (::mkdir(place.c_str(), 0700) != 0 && errno != EEXIST) refuse(place, std::strerror(errno));
   if (::lstat(place.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != ::geteuid())
     refuse(place, "not a directory of this user");
-  const Mark mark{name, static_cast<std::int64_t>(std::time(nullptr)), read_lifetime(directory)};
+  Mark mark{name, static_cast<std::int64_t>(std::time(nullptr)), read_lifetime(directory)};
   // The draft has a name that no mark can have, so a killed writer leaves no broken mark.
   const std::string draft = place + "/." + name + '.' + std::to_string(::getpid());
   try {

@@ -1,4 +1,5 @@
-// Template parameters, from their declarations to a manifest's [param.*].
+#include "tools/kiln/import/draft.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -7,7 +8,8 @@
 #include "base/text.hpp"
 #include "expression/expression.hpp"
 #include "kiln/error.hpp"
-#include "tools/kiln/import/draft.hpp"
+#include "tools/kiln/import/arguments.hpp"
+#include "tools/kiln/import/expression.hpp"
 #include "tools/kiln/import/includes.hpp"
 
 namespace kiln::cli {
@@ -24,7 +26,8 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
 }
 
 bool is_integer_type(const std::string& type) {
-  if (type == "auto" || type == "short" || type == "unsigned short" || type == "uint16_t" || type == "int16_t")
+  if (type == "auto" || type == "short" || type == "unsigned short" || type == "uint16_t" ||
+      type == "int16_t")
     return true;
   const auto dtype = dtype_of(type);
   return dtype && type != "bool" && *dtype != Dtype::f32 && *dtype != Dtype::f64 && *dtype != Dtype::f16 &&
@@ -42,7 +45,11 @@ class ParameterDraft {
  public:
   ParameterDraft(ImportDraft& draft, const KernelDeclaration& kernel, const SourceTexts& texts,
                  const Assignments& given)
-      : draft_(draft), kernel_(kernel), enums_(texts.enums()), evidence_(texts.instantiations(kernel)), given_(given) {}
+      : draft_(draft),
+        kernel_(kernel),
+        enums_(texts.enums()),
+        evidence_(texts.instantiations(kernel)),
+        given_(given) {}
 
   void add(const TemplateParameter& in, std::size_t position) {
     ImportParameter out;
@@ -64,13 +71,12 @@ class ParameterDraft {
     draft_.parameters.push_back(std::move(out));
   }
   /// True when a manifest can express the default, or a value is known, or there is no default.
-  bool expressible(const TemplateParameter& in, std::size_t position) {
+  bool expressible(const TemplateParameter& in) const {
     if (in.fallback.empty() || !given(in.name).empty()) return true;
     if (in.name.empty()) return false;  // "typename = std::enable_if_t<...>"
     const std::string text = joined(in.fallback);
     if (in.kind == TemplateParameter::Kind::type) return !dtype_name(text).empty() || dtype_parameter(text);
     if (!expression_of(in.fallback, draft_.parameters).empty()) return true;
-    (void)position;
     const EnumDeclaration* declared = enumeration(in);
     return declared && has(declared->values, std::string(in.fallback.back().text));
   }
@@ -112,7 +118,8 @@ class ParameterDraft {
     const std::size_t position = draft_.parameters.size();
     if (!out_->evidence.empty())
       for (const Evidence& found : evidence_)
-        if (position < found.values.size() && !found.values[position].empty() && !has(out, found.values[position]))
+        if (position < found.values.size() && !found.values[position].empty() &&
+            !has(out, found.values[position]))
           out.push_back(found.values[position]);
     return out;
   }
@@ -130,8 +137,10 @@ class ParameterDraft {
       for (const std::string& value : shown())
         if (const std::string other = dtype_name(value); !other.empty()) add_choice(other, "");
       add_choice(name, "");
-      if (value_.empty()) out_->fallback = '"' + name + '"';
-      else out_->value = name;
+      if (value_.empty())
+        out_->fallback = '"' + name + '"';
+      else
+        out_->value = name;
       if (const std::string other = dtype_name(fallback); !other.empty()) {
         add_choice(other, "");
         out_->fallback = '"' + other + '"';
@@ -152,9 +161,13 @@ class ParameterDraft {
   void guessed_type() {
     out_->kind = Kind::dtype;
     out_->value = "f32";
-    for (const char* name : {"f32", "f64"}) add_choice(name, "");
+    add_choice("f32", "");
+    if (draft_.includes.contains("cuda_fp16.h")) add_choice("f16", "");
+    if (draft_.includes.contains("cuda_bf16.h")) add_choice("bf16", "");
+    if (out_->choices.size() == 1) add_choice("f64", "");
     if (const auto members = kernel_.members.find(in_->name); members != kernel_.members.end()) {
-      out_->ask = "must be a type with members " + base::join({members->second.begin(), members->second.end()}, ", ");
+      out_->ask =
+          "must be a type with members " + base::join({members->second.begin(), members->second.end()}, ", ");
     } else {
       for (const FunctionParameter& argument : kernel_.arguments) {
         if (argument.type != in_->name && argument.type != "const " + in_->name) continue;
@@ -169,9 +182,7 @@ class ParameterDraft {
   void number_or_enum() {
     if (in_->type == "bool") return boolean();
     if (const EnumDeclaration* declared = enumeration(*in_)) return enumerated(*declared);
-    if (is_integer_type(in_->type) || in_->type.starts_with("std::") ) {
-      if (is_integer_type(in_->type) || is_integer_type(in_->type.substr(5))) return integer();
-    }
+    if (is_integer_type(in_->type)) return integer();
     other();
   }
   void boolean() {
@@ -202,7 +213,8 @@ class ParameterDraft {
     }
     if (!number && text.empty()) {
       number = kGuessedInteger;
-      out_->ask = "is a number that nothing in the source gives; " + std::to_string(kGuessedInteger) + " was tried";
+      out_->ask =
+          "is a number that nothing in the source gives; " + std::to_string(kGuessedInteger) + " was tried";
     }
     for (const auto& value : {number, constant_of(text)}) {
       if (!value) continue;
@@ -220,7 +232,8 @@ class ParameterDraft {
     take_text();
     if (!in_->fallback.empty() && has(declared.values, std::string(in_->fallback.back().text)))
       out_->fallback = '"' + std::string(in_->fallback.back().text) + '"';
-    if (out_->value.empty() && out_->fallback.empty() && !declared.values.empty()) out_->value = declared.values[0];
+    if (out_->value.empty() && out_->fallback.empty() && !declared.values.empty())
+      out_->value = declared.values[0];
   }
   /// A value of a type that the source does not declare: a function, or an enum of a library.
   void other() {
@@ -259,8 +272,8 @@ class ParameterDraft {
 };
 
 [[noreturn]] void not_importable(const KernelDeclaration& kernel, const std::string& what) {
-  throw Error(Errc::source, "kernel " + base::quote(kernel.qualified()) + " at line " + std::to_string(kernel.line) +
-                                " cannot be imported: " + what +
+  throw Error(Errc::source, "kernel " + base::quote(kernel.qualified()) + " at line " +
+                                std::to_string(kernel.line) + " cannot be imported: " + what +
                                 ". Write a kernel with a fixed list that calls it, and import that kernel");
 }
 
@@ -273,14 +286,16 @@ void check(const KernelDeclaration& kernel, const Assignments& given) {
       not_importable(kernel, declared + " is a template, and a manifest's parameters are values and types");
   }
   for (const FunctionParameter& a : kernel.arguments)
-    if (a.pack) not_importable(kernel, base::quote(a.declared) + " is a pack, and a kernel's arguments are a fixed list");
+    if (a.pack)
+      not_importable(kernel,
+                     base::quote(a.declared) + " is a pack, and a kernel's arguments are a fixed list");
   std::vector<std::string> known;
   for (const TemplateParameter& p : kernel.parameters) known.push_back(p.name);
   for (const auto& [name, value] : given) {
     if (std::find(known.begin(), known.end(), name) != known.end() && !name.empty()) continue;
     throw Error(Errc::unknown_parameter,
-                "kernel " + base::quote(kernel.qualified()) + " has no template parameter " + base::quote(name) +
-                    base::did_you_mean(name, known) +
+                "kernel " + base::quote(kernel.qualified()) + " has no template parameter " +
+                    base::quote(name) + base::did_you_mean(name, known) +
                     "; it has: " + (known.empty() ? "none" : base::join(known, " ")));
   }
 }
@@ -297,7 +312,7 @@ void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const
   };
   while (needed > 0 && !all[needed - 1].fallback.empty() && !is_given(all[needed - 1])) --needed;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i >= needed && !parameters.expressible(all[i], i)) {
+    if (i >= needed && !parameters.expressible(all[i])) {
       for (; i < all.size(); ++i) draft.left_out.push_back(all[i].declared);
       return;
     }
@@ -317,7 +332,8 @@ std::string function_type(const ImportDraft& draft, const KernelDeclaration& ker
       std::string piece(t.text);
       for (std::size_t i = 0; i < draft.parameters.size(); ++i)
         if (t.is(kernel.parameters[i].name)) piece = '{' + draft.parameters[i].name + '}';
-      const bool blank = !filled.empty() && t.kind == Token::Kind::word && base::is_identifier_character(filled.back());
+      const bool blank =
+          !filled.empty() && t.kind == Token::Kind::word && base::is_identifier_character(filled.back());
       filled += (blank ? " " : "") + piece;
     }
     list.push_back(filled);
