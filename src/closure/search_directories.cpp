@@ -55,7 +55,8 @@ std::vector<Root> SearchDirectories::roots(bool all) {
   for (std::size_t d = 0; d < list_.size(); ++d) {
     const SearchDirectory& directory = list_[d];
     if (all) name_of(d);
-    if (!directory.name.empty()) out.push_back({directory.name, directory.path, directory.toolkit, directory.own});
+    if (!directory.name.empty())
+      out.push_back({directory.name, directory.path, directory.toolkit, directory.own});
   }
   return out;
 }

@@ -211,7 +211,8 @@ std::optional<Digest> header_name(const WorkerRequest& request, const source::Cl
   text.bytes(request.arch).bytes(request.program_name).bytes(request.source).number(settings.heap_bytes);
   text.list(request.options, put);
   text.list(request.roots, [](base::Writer& w, const auto& root) { w.bytes(root.first); });
-  text.list(request.overlay, [](base::Writer& w, const auto& file) { w.bytes(file.first).bytes(file.second); });
+  text.list(request.overlay,
+            [](base::Writer& w, const auto& file) { w.bytes(file.first).bytes(file.second); });
   text.list(closure.files, [](base::Writer& w, const source::ClosureFile& file) {
     w.bytes(file.symbolic)
         .bytes({reinterpret_cast<const char*>(file.digest.bytes.data()), file.digest.bytes.size()});

@@ -158,10 +158,10 @@ void read_host_code(CompileSpec& out, const TableReader& reader) {
 void read_compile(Draft& draft, const TableReader& root) {
   const TomlValue* found = root.find("compile");
   if (!found) return;
-  const TableReader reader(*found, "[compile]", root.file(),
-                           {"std", "options", "define", "preinclude", "include_dirs", "extra_includes",
-                            "default_device", "minimal", "host_headers", "replace", "ndebug", "host_code", "keep",
-                            "cut", "empty"});
+  const TableReader reader(
+      *found, "[compile]", root.file(),
+      {"std", "options", "define", "preinclude", "include_dirs", "extra_includes", "default_device",
+       "minimal", "host_headers", "replace", "ndebug", "host_code", "keep", "cut", "empty"});
   CompileSpec& out = draft.out.compile;
   out.std = reader.text_or("std", out.std);
   if (out.std != "c++14" && out.std != "c++17" && out.std != "c++20") {

@@ -71,7 +71,8 @@ source::SearchPath Files::search_path(const source::Instantiation& unit) {
     out.project.push_back(origin.directory + '/' + directory);
   for (std::string& directory : config_.include_directories()) out.project.push_back(std::move(directory));
   if (!config_.installed_templates().empty()) out.own.push_back(config_.installed_templates());
-  if (unit.compile.host_headers == source::HostHeaders::shim) out.own.push_back(own_headers("shim", "host_headers = \"shim\""));
+  if (unit.compile.host_headers == source::HostHeaders::shim)
+    out.own.push_back(own_headers("shim", "host_headers = \"shim\""));
   if (unit.compile.cut_host_code) out.own.push_back(own_headers("stubs", "host_code = \"cut\""));
   out.project.insert(out.project.end(), out.own.begin(), out.own.end());
   out.toolkit = toolkit().include_dirs;
