@@ -2,14 +2,17 @@
 // launchers, context classes, main, explicit instantiations, other kernels.
 //
 // The texts stay as they are on disk; the compiler gets the result. A name that any kept text mentions keeps
-// each of its declarations, so no overload is chosen differently: a cut either leaves the kernel as it is, or
-// leaves a name undeclared or a function undefined, which is an error.
+// each of its declarations, so no overload is chosen differently. A cut either leaves the kernel as it is, or
+// leaves a name undeclared, which is an error.
 //
-// A function is cut when nothing that is kept mentions its name. A function that has neither __device__,
-// __global__ nor constexpr keeps its head and loses its body: nvcc would refuse a call of it in a kernel, but
-// sizeof and decltype may name it. Types, aliases, variables and concepts are cut when nothing that is kept
-// mentions their names. Explicit instantiations are always cut. Directives are never cut, and every kept line
-// keeps its number.
+// A function is cut when
+//   - nothing that is kept mentions its name, or
+//   - it has neither __device__, __global__ nor constexpr: nvcc would refuse a call of it in a kernel.
+// A function without an execution space and without a body is kept when no device function has its name:
+// sizeof and decltype may use it. Operators are not.
+// Types, aliases, variables and concepts are cut when nothing that is kept mentions their names. A specialisation
+// of a template that no text declares is kept with the types among its arguments. Explicit instantiations are
+// always cut. Directives are never cut, and every kept line keeps its number.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +28,9 @@ inline constexpr std::string_view kCutVersion = "1";
 
 struct CutRules {
   std::vector<std::string> roots;  ///< C++ texts whose words are needed: name expressions, exports
-  std::vector<std::string> keep;   ///< names whose declarations are kept in any case
-  std::vector<std::string> cut;    ///< names whose functions and variables are cut in any case
+  std::vector<std::string>
+      keep;  ///< names whose declarations are kept in any case; of members, with their class
+  std::vector<std::string> cut;  ///< names whose functions and variables are cut in any case
 };
 
 struct CutTexts {

@@ -33,10 +33,11 @@ struct Declaration {
   std::vector<std::string_view> names;       ///< what it declares, and at times more
   std::vector<std::string_view> words;       ///< every word in it, each once, without its member functions
   std::vector<std::string_view> specifiers;  ///< words of a function's head outside of parentheses
-  std::size_t body = 0;                      ///< of a function: the place of its '{'; 0: it has none
-  std::vector<std::string_view> head_words;  ///< of a function: the words before its body
-  bool qualified = false;                    ///< of a function: CLASS::NAME, which its class declares, too
-  bool stays_in_class = false;               ///< of a member function: a constructor, virtual, an operator
+  /// The words of a specialisation's template arguments, without its own parameters.
+  std::vector<std::string_view> arguments;
+  bool specialisation = false;
+  bool body = false;            ///< of a function: it is defined here
+  bool stays_in_class = false;  ///< of a member function: a constructor, virtual, an operator
 };
 
 struct MacroDefinition {

@@ -45,7 +45,7 @@ class Lexer {
       if (is_blank_character(c)) {
         line_begins_ = line_begins_ || c == '\n';
         ++at_;
-      } else if (c == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'))) {
+      } else if (at_continuation()) {
         to(find("\n", at_) + 1);
       } else if (c == '/' && peek(1) == '*') {
         to(find("*/", at_ + 2) + 2);
@@ -96,20 +96,29 @@ class Lexer {
     at_ += c == ':' && peek(1) == ':' ? 2 : 1;
     return Token::Kind::symbol;
   }
+  bool at_continuation() const {
+    return peek() == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'));
+  }
   /// A directive ends with its line, but a comment in it may go on to another line.
   void directive() {
-    const std::size_t end = line_end(at_);
-    for (std::size_t comment = at_; (comment = text_.find("/*", comment)) < end;) {
-      const std::size_t close = find("*/", comment + 2);
-      if (close > end) return to(line_end(close));
-      comment = close;
+    line_begins_ = false;
+    while (at_ < text_.size() && peek() != '\n') {
+      if (at_continuation()) {
+        to(find("\n", at_) + 1);
+      } else if (peek() == '/' && peek(1) == '*') {
+        to(find("*/", at_ + 2) + 2);
+      } else if (peek() == '/' && peek(1) == '/') {
+        to(line_end(at_));
+      } else {
+        one();
+      }
     }
-    to(end);
   }
   void number() {
     for (++at_; at_ < text_.size(); ++at_) {
       const char c = peek(), before = text_[at_ - 1];
-      const bool sign = (c == '+' || c == '-') && (before == 'e' || before == 'E' || before == 'p');
+      const bool sign =
+          (c == '+' || c == '-') && (before == 'e' || before == 'E' || before == 'p' || before == 'P');
       if (!is_word_character(c) && c != '.' && !sign && !(c == '\'' && is_word_character(peek(1)))) return;
     }
   }
@@ -117,7 +126,7 @@ class Lexer {
     for (++at_; at_ < text_.size(); ++at_) {
       const char c = peek();
       if (c == '\\') {
-        ++at_;
+        at_ += at_continuation() && peek(1) == '\r' ? 2 : 1;
       } else if (c == quote) {
         ++at_;
         return;
@@ -168,7 +177,8 @@ std::vector<Token> tokens_of(std::string_view text) {
 
 DirectiveText directive_text(std::string_view line) {
   std::size_t at = 1;
-  while (at < line.size() && (line[at] == ' ' || line[at] == '\t')) ++at;
+  while (at < line.size() && (line[at] == ' ' || line[at] == '\t' || line.substr(at, 2) == "/*"))
+    at = line[at] == '/' ? std::min(line.find("*/", at + 2), line.size() - 2) + 2 : at + 1;
   std::size_t end = at;
   while (end < line.size() && is_word_character(line[end])) ++end;
   return {line.substr(at, end - at), line.substr(end)};

@@ -17,6 +17,7 @@ struct Token {
   Kind kind = Kind::symbol;
   std::string_view text;  ///< part of the text that was split
 
+  bool is_word() const noexcept { return kind == Kind::word; }
   bool is(std::string_view other) const noexcept { return text == other; }
 };
 

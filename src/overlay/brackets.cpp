@@ -1,0 +1,74 @@
+#include "overlay/brackets.hpp"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace kiln::source {
+
+void Nesting::directive(std::string_view line) {
+  const std::string_view name = directive_text(line).name;
+  if (name == "if" || name == "ifdef" || name == "ifndef") {
+    before_.push_back(depth_);
+  } else if (name.starts_with("el") || name == "endif") {
+    crosses_ = crosses_ || before_.empty();
+    if (name != "endif") depth_ = before_.empty() ? 0 : before_.back();
+    if (name == "endif" && !before_.empty()) before_.pop_back();
+  }
+}
+
+const Token& TokenView::operator[](std::size_t i) const {
+  static const Token kEnd{};
+  return i < tokens_.size() ? tokens_[i] : kEnd;
+}
+
+std::size_t TokenView::after_group(std::size_t i, std::size_t end) const {
+  Nesting nesting;
+  for (; i < end; ++i) {
+    const Token& t = (*this)[i];
+    if (t.kind == Token::Kind::directive) nesting.directive(t.text);
+    if (t.is("(") || t.is("[") || t.is("{")) nesting.open();
+    if (t.is(")") || t.is("]") || t.is("}")) {
+      nesting.close();
+      if (nesting.depth() == 0) return i + 1;
+    }
+  }
+  return end;
+}
+
+std::size_t TokenView::after_angles(std::size_t i, std::size_t end) const {
+  int angles = 0;
+  while (i < end) {
+    const Token& t = (*this)[i];
+    if (t.is("(") || t.is("[") || t.is("{")) {
+      i = after_group(i, end);
+      continue;
+    }
+    if (t.is(";") || t.is("}")) return i;
+    if (t.is("<")) ++angles;
+    if (t.is(">") && --angles == 0) return i + 1;
+    ++i;
+  }
+  return end;
+}
+
+std::size_t TokenView::after_directives(std::size_t i, std::size_t end) const {
+  while (i < end && (*this)[i].kind == Token::Kind::directive) ++i;
+  return i;
+}
+
+std::vector<std::string_view> TokenView::words(std::size_t from, std::size_t to) const {
+  std::unordered_set<std::string_view> seen;
+  std::vector<std::string_view> out;
+  to = std::min(to, tokens_.size());
+  for (std::size_t i = from; i < to; ++i) {
+    if (tokens_[i].kind == Token::Kind::directive) {
+      for (const Token& inner : tokens_of(directive_text(tokens_[i].text).rest))
+        if (inner.is_word() && seen.insert(inner.text).second) out.push_back(inner.text);
+    } else if (tokens_[i].is_word() && seen.insert(tokens_[i].text).second) {
+      out.push_back(tokens_[i].text);
+    }
+  }
+  return out;
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,211 @@
+#include "overlay/head.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace kiln::source {
+namespace {
+
+template <std::size_t N>
+bool one_of(std::string_view word, const std::array<std::string_view, N>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+constexpr std::array<std::string_view, 18> kWithParentheses = {
+    "__launch_bounds__", "__attribute__",    "__declspec",     "__align__", "alignas",         "decltype",
+    "noexcept",          "explicit",         "requires",       "asm",       "throw",           "sizeof",
+    "__maxnreg__",       "__cluster_dims__", "__block_size__", "alignof",   "__forceinline__", "catch"};
+constexpr std::array<std::string_view, 4> kClassKeys = {"struct", "class", "union", "enum"};
+
+/// Words that may stand after the parameters of a function.
+constexpr std::array<std::string_view, 14> kAfterParameters = {
+    "const", "volatile", "noexcept", "override", "final", "mutable",       "throw",
+    "try",   "catch",    "asm",      "__asm__",  "__asm", "__attribute__", "__restrict__"};
+
+/// True for a word that cannot stand after the parameters of a function, so the '(' before it is no list of
+/// parameters: ALIGNED(16) float a.
+bool is_plain(std::string_view word) { return !is_macro_like(word) && !one_of(word, kAfterParameters); }
+
+}  // namespace
+
+bool takes_parentheses(std::string_view word) { return one_of(word, kWithParentheses); }
+bool is_macro_like(std::string_view word) {
+  return std::none_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; }) &&
+         word.size() > 1;
+}
+bool contains(const std::vector<std::string_view>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// The name in a declarator of its own parentheses that open at i: (*name)(...), (A::*name)(...),
+/// (&name)[...]. kNoDeclaration when they are something else.
+std::size_t HeadReader::inner_name(std::size_t i) const {
+  std::size_t at = i + 1;
+  while (tokens_[at].is_word() && tokens_[at + 1].is("::")) at += 2;
+  if (!tokens_[at].is("*") && !tokens_[at].is("&")) return kNoDeclaration;
+  while (tokens_[at].is("*") || tokens_[at].is("&") || one_of(tokens_[at].text, kAfterParameters)) ++at;
+  const Token& after = tokens_[tokens_.after_group(i, tokens_.size())];
+  return tokens_[at].is_word() && (after.is("(") || after.is("[")) ? at : kNoDeclaration;
+}
+/// True when the parentheses at `k` of a head are an attribute's: a declaration follows them.
+bool HeadReader::is_attribute(const Head& head, std::size_t k) const {
+  for (++k; k < head.tokens.size(); ++k) {
+    const Token& t = tokens_[head.tokens[k]];
+    if (t.is("requires") || !(t.is_word() || t.is("["))) return false;
+    if (t.is_word() && is_plain(t.text)) return true;
+  }
+  return false;
+}
+
+/// The words that name functions in a head: each stands before a '('.
+std::vector<std::string_view> HeadReader::function_names(const Head& head) const {
+  Words out;
+  bool attribute = false;
+  int angles = 0;
+  for (std::size_t k = 0; k < head.tokens.size(); ++k) {
+    const Token& t = tokens_[head.tokens[k]];
+    if (t.is("operator")) return {"operator"};
+    if (t.is("=") && angles == 0) break;
+    if (t.is(":")) break;
+    const bool after_word = k > 0 && tokens_[head.tokens[k - 1]].is_word();
+    if (t.is("<") && after_word) ++angles;
+    if (t.is(">") && angles > 0 && !(k > 0 && tokens_[head.tokens[k - 1]].is("-"))) --angles;
+    if (!t.is("(") || angles != 0 || k == 0) continue;
+    std::size_t before = k - 1;
+    if (const std::size_t inner = inner_name(head.tokens[k]); inner != kNoDeclaration && out.empty())
+      return tokens_[inner + 1].is("(") ? Words{tokens_[inner].text} : Words{};
+    if (tokens_[head.tokens[before]].is(">")) before = before_angles(head, before);
+    if (before == kNoDeclaration) continue;
+    const Token& name = tokens_[head.tokens[before]];
+    if (!name.is_word() || takes_parentheses(name.text)) continue;
+    const bool array = before > 0 && tokens_[head.tokens[before - 1]].is("[") &&
+                       !tokens_[head.tokens[before - 1] + 1].is("[");
+    attribute = array || is_attribute(head, k);
+    if (!attribute) out.push_back(name.text);
+  }
+  return attribute ? Words{} : out;
+}
+/// The place in `head.tokens` before the '<' that belongs to the '>' at k.
+std::size_t HeadReader::before_angles(const Head& head, std::size_t k) const {
+  int angles = 0;
+  for (; k != kNoDeclaration; --k) {
+    const Token& t = tokens_[head.tokens[k]];
+    if (t.is(">")) ++angles;
+    if (t.is("<") && --angles == 0) return k - 1;
+  }
+  return kNoDeclaration;
+}
+/// The class key of a head; null when it has none outside of angle brackets.
+const std::size_t* HeadReader::class_key(const Head& head) const {
+  int angles = 0;
+  for (const std::size_t& at : head.tokens) {
+    const Token& t = tokens_[at];
+    if (t.is("<")) ++angles;
+    if (t.is(">") && angles > 0) --angles;
+    if (angles == 0 && t.is_word() && one_of(t.text, kClassKeys)) return &at;
+    if (t.is("=") || (t.is("(") && !(at > 0 && takes_parentheses(tokens_[at - 1].text)))) return nullptr;
+  }
+  return nullptr;
+}
+bool HeadReader::is_type(const Head& head) const {
+  return head.body != kNoDeclaration && class_key(head) && !is_function(head);
+}
+bool HeadReader::is_function(const Head& head) const {
+  const Words names = function_names(head);
+  if (names.empty() || (!head.tokens.empty() && tokens_[head.tokens[0]].is("typedef"))) return false;
+  if (!class_key(head)) return true;
+  // struct NAME(...) is a function, struct MACRO(...) NAME { is not.
+  for (auto at = head.tokens.rbegin(); at != head.tokens.rend(); ++at) {
+    if (tokens_[*at].is("{")) continue;
+    return tokens_[*at].is("(") || tokens_[*at].is("const") || tokens_[*at].is("noexcept");
+  }
+  return false;
+}
+
+void HeadReader::describe(Declaration& out, const Head& head, std::size_t end) const {
+  if (head.tokens.empty()) return;
+  const Token& first = tokens_[head.tokens[0]];
+  if (first.is("static_assert") || first.is("_Static_assert")) {
+    out.kind = DeclarationKind::check;
+  } else if (first.is("namespace") || (first.is("using") && tokens_[head.tokens[0] + 1].is("namespace"))) {
+    out.kind = DeclarationKind::fixed;
+  } else if (is_function(head)) {
+    out.kind = DeclarationKind::function;
+    out.body = head.body != kNoDeclaration;
+    out.names = function_names(head);
+    for (const std::size_t at : head.tokens)
+      if (tokens_[at].is_word()) out.specifiers.push_back(tokens_[at].text);
+  } else {
+    out.kind = DeclarationKind::named;
+    out.names = class_key(head) && head.body != kNoDeclaration ? type_names(head, end) : variable_names(head);
+    if (out.names.empty()) out.kind = DeclarationKind::fixed;
+  }
+}
+/// Finds the template arguments after the name of a specialisation.
+void HeadReader::specialise(Declaration& out, const Head& head, const Words& parameters) const {
+  if (out.kind != DeclarationKind::named) return;
+  for (std::size_t k = 1; k < head.tokens.size(); ++k) {
+    const Token& before = tokens_[head.tokens[k - 1]];
+    if (before.is("=") || before.is(":")) return;
+    if (!tokens_[head.tokens[k]].is("<") || !contains(out.names, before.text)) continue;
+    out.specialisation = true;
+    const std::size_t end = tokens_.after_angles(head.tokens[k], tokens_.size());
+    for (const std::string_view word : tokens_.words(head.tokens[k], end))
+      if (!contains(parameters, word)) out.arguments.push_back(word);
+    return;
+  }
+}
+std::vector<std::string_view> HeadReader::type_names(const Head& head, std::size_t end) const {
+  const std::size_t* key = class_key(head);
+  Words out;
+  if (tokens_[*key].is("enum")) out = tokens_.words(head.body, head.body_end);
+  std::string_view name;
+  for (const std::size_t at : head.tokens) {
+    if (at <= *key || at > head.body) continue;
+    const Token& t = tokens_[at];
+    if (t.is("<") || t.is(":")) break;
+    if (t.is_word() && !t.is("final") && !takes_parentheses(t.text)) name = t.text;
+  }
+  if (!name.empty()) out.push_back(name);
+  for (std::size_t at = head.body_end + 1; at < end; ++at)
+    if (tokens_[at].is_word()) out.push_back(tokens_[at].text);
+  return out;
+}
+std::vector<std::string_view> HeadReader::variable_names(const Head& head) const {
+  Words out;
+  std::string_view name;
+  int angles = 0;
+  bool value = false;
+  const auto take = [&] {
+    if (!name.empty() && !value) out.push_back(name);
+    name = {};
+  };
+  for (std::size_t k = 0; k < head.tokens.size(); ++k) {
+    const std::size_t at = head.tokens[k];
+    const Token& t = tokens_[at];
+    if (t.is("<")) ++angles;
+    if (t.is(">") && angles > 0) --angles;
+    // The '<' of a value may be an operator: a = 1 < 2, b = 3.
+    if (value && t.is(",") && (tokens_[at + 2].is("=") || tokens_[at + 2].is(";"))) angles = 0;
+    if (angles > 0) continue;
+    if (t.is_word() && !takes_parentheses(t.text)) {
+      if (!value) name = t.text;
+    } else if (t.is("(") && !value && is_attribute(head, k)) {
+      name = {};
+    } else if (const std::size_t inner = t.is("(") && !value ? inner_name(at) : kNoDeclaration;
+               inner != kNoDeclaration) {
+      name = tokens_[inner].text;
+      take();
+      value = true;
+    } else if (t.is("=") || t.is("[") || t.is("(")) {
+      take();
+      value = true;
+    } else if (t.is(",")) {
+      take();
+      value = false;
+    }
+  }
+  take();
+  return out;
+}
+
+}  // namespace kiln::source
