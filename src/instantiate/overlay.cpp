@@ -82,10 +82,10 @@ Overlay overlay_of(const Instantiation& unit, const Closure& closure) {
 }
 
 std::string host_code_text(const CompileSpec& compile) {
-  std::string out = "cut " + std::string(kCutVersion);
+  std::string out = "cut (version " + std::string(kCutVersion);
   if (!compile.keep.empty()) out += ", keep " + base::join(compile.keep, " ");
   if (!compile.cut.empty()) out += ", cut " + base::join(compile.cut, " ");
-  return out;
+  return out + ')';
 }
 
 }  // namespace kiln::source

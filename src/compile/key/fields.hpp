@@ -73,7 +73,7 @@ inline constexpr FieldKind kFields[] = {
     {FieldId::source, "source", "the template's source", FieldKind::Is::source, 3},
     {FieldId::include, "include", "", FieldKind::Is::file, 4},
     {FieldId::replace, "replace", "the header in the place of", FieldKind::Is::named, 16},
-    {FieldId::host_code, "host-code", "the treatment of host code", FieldKind::Is::value, 21},
+    {FieldId::host_code, "host-code", "the rule for host code", FieldKind::Is::value, 21},
     {FieldId::name, "name", "the name expression", FieldKind::Is::value, 12, 0, true},
     {FieldId::entry, "entry", "the entry point", FieldKind::Is::named, 13, 0, true},
     {FieldId::global, "global", "the global", FieldKind::Is::named, 14, 0, true},
