@@ -5,8 +5,8 @@ namespace rmm {
 class cuda_stream_view {
  public:
   constexpr cuda_stream_view() = default;
-  constexpr cuda_stream_view(cudaStream_t stream) : stream_(stream) {}
-  constexpr cudaStream_t value() const { return stream_; }
+  __host__ __device__ constexpr cuda_stream_view(cudaStream_t stream) : stream_(stream) {}
+  __host__ __device__ constexpr cudaStream_t value() const { return stream_; }
 
  private:
   cudaStream_t stream_ = nullptr;

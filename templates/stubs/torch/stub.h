@@ -1,5 +1,5 @@
-// The part of PyTorch that device code uses: number types, tensor accessors, and macros. Sizes and layouts are
-// the same as in PyTorch, because accessors and numbers are passed to kernels.
+// The part of PyTorch that device code uses: number types, tensor accessors, and macros. Sizes and layouts equal
+// PyTorch's, because accessors and numbers are passed to kernels.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -49,6 +49,8 @@ struct alignas(2) Float16 {
   unsigned short x;
 
   struct from_bits_t {};
+  template <class Number>
+  using with_number = std::conditional_t<std::is_integral<Number>::value, Float16, Number>;
   __host__ __device__ static constexpr from_bits_t from_bits() { return from_bits_t(); }
 
   Float16() = default;
@@ -61,18 +63,40 @@ struct alignas(2) Float16 {
   __host__ __device__ operator Native() const { return native(); }
   __host__ __device__ Native native() const { return reinterpret_cast<const Native&>(x); }
 
-  __host__ __device__ friend Float16 operator+(Float16 a, Float16 b) { return float(a) + float(b); }
-  __host__ __device__ friend Float16 operator-(Float16 a, Float16 b) { return float(a) - float(b); }
-  __host__ __device__ friend Float16 operator*(Float16 a, Float16 b) { return float(a) * float(b); }
-  __host__ __device__ friend Float16 operator/(Float16 a, Float16 b) { return float(a) / float(b); }
-  __host__ __device__ friend float operator+(Float16 a, float b) { return float(a) + b; }
-  __host__ __device__ friend float operator-(Float16 a, float b) { return float(a) - b; }
-  __host__ __device__ friend float operator*(Float16 a, float b) { return float(a) * b; }
-  __host__ __device__ friend float operator/(Float16 a, float b) { return float(a) / b; }
-  __host__ __device__ friend float operator+(float a, Float16 b) { return a + float(b); }
-  __host__ __device__ friend float operator-(float a, Float16 b) { return a - float(b); }
-  __host__ __device__ friend float operator*(float a, Float16 b) { return a * float(b); }
-  __host__ __device__ friend float operator/(float a, Float16 b) { return a / float(b); }
+  // Operators with each kind of number, because the CUDA headers have operators, too, and a call of either may be
+  // ambiguous. A Half and an integer give a Half, a Half and a float a float, and a Half and a double a double.
+#define KILN_STUB_OPERATOR(op)                                                                          \
+  __host__ __device__ friend Float16 operator op(Float16 a, Float16 b) { return float(a) op float(b); } \
+  template <class Number, std::enable_if_t<std::is_arithmetic<Number>::value, int> = 0>                 \
+  __host__ __device__ friend with_number<Number> operator op(Float16 a, Number b) {                     \
+    return with_number<Number>(a) op with_number<Number>(b);                                            \
+  }                                                                                                     \
+  template <class Number, std::enable_if_t<std::is_arithmetic<Number>::value, int> = 0>                 \
+  __host__ __device__ friend with_number<Number> operator op(Number a, Float16 b) {                     \
+    return with_number<Number>(a) op with_number<Number>(b);                                            \
+  }
+#define KILN_STUB_COMPARISON(op)                                                                     \
+  __host__ __device__ friend bool operator op(Float16 a, Float16 b) { return float(a) op float(b); } \
+  template <class Number, std::enable_if_t<std::is_arithmetic<Number>::value, int> = 0>              \
+  __host__ __device__ friend bool operator op(Float16 a, Number b) {                                 \
+    return float(a) op b;                                                                            \
+  }                                                                                                  \
+  template <class Number, std::enable_if_t<std::is_arithmetic<Number>::value, int> = 0>              \
+  __host__ __device__ friend bool operator op(Number a, Float16 b) {                                 \
+    return a op float(b);                                                                            \
+  }
+  KILN_STUB_OPERATOR(+)
+  KILN_STUB_OPERATOR(-)
+  KILN_STUB_OPERATOR(*)
+  KILN_STUB_OPERATOR(/)
+  KILN_STUB_COMPARISON(==)
+  KILN_STUB_COMPARISON(!=)
+  KILN_STUB_COMPARISON(<)
+  KILN_STUB_COMPARISON(>)
+  KILN_STUB_COMPARISON(<=)
+  KILN_STUB_COMPARISON(>=)
+#undef KILN_STUB_OPERATOR
+#undef KILN_STUB_COMPARISON
   __host__ __device__ Float16 operator-() const { return -float(*this); }
   __host__ __device__ Float16& operator+=(Float16 other) { return *this = *this + other; }
   __host__ __device__ Float16& operator-=(Float16 other) { return *this = *this - other; }
@@ -169,7 +193,7 @@ struct RestrictPtrTraits {
   using PtrType = T* __restrict__;
 };
 
-/// A view of N dimensions: operator[] of a larger accessor returns it.
+/// A view of N dimensions, which operator[] of an accessor returns.
 template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
 class TensorAccessor {
  public:
