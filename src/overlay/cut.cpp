@@ -61,6 +61,7 @@ struct Piece {
   Marks marks;
   bool cut_by_name = false, keep_by_name = false;
   bool kept = false;
+  bool declared = false;  ///< kept without its body
 
   bool is_member() const noexcept { return parent != kNoDeclaration; }
 };
@@ -140,20 +141,24 @@ class Cutter {
     }
     return marks.device || marks.constant || marks.type;
   }
-  /// Keeps a declaration whose name was reached, if a kernel may use it.
+  /// Keeps a declaration whose name was reached. A function that a kernel may not call keeps only its head,
+  /// because sizeof and decltype may still name it.
   void consider(std::size_t i) {
     Piece& piece = pieces_[i];
+    const Declaration& d = piece.declaration;
     if (piece.kept || (piece.cut_by_name && !piece.keep_by_name)) return;
-    const bool function = piece.declaration.kind == DeclarationKind::function;
-    const bool callable = !function || piece.marks.device || piece.marks.constant || piece.keep_by_name ||
-                          is_only_declared(piece.declaration);
-    if (!callable || piece.declaration.kind == DeclarationKind::instantiation) return;
+    if (d.kind == DeclarationKind::instantiation) return;
     if (piece.is_member() && !pieces_[piece.parent].kept) return;  // it is considered again with its class
-    keep(i);
+    const bool callable = d.kind != DeclarationKind::function || piece.marks.device || piece.marks.constant ||
+                          piece.keep_by_name;
+    if (callable) return keep(i);
+    if (piece.declared || d.qualified || !is_only_host_code(d)) return;
+    if (!d.body) return keep(i);
+    piece.declared = true;
+    for (const std::string_view word : d.head_words) reach(word);
   }
-  /// A function that is only declared may serve sizeof and decltype, which ask for no execution space.
-  bool is_only_declared(const Declaration& declaration) const {
-    if (declaration.body) return false;
+  /// True for a function when no device function has its name. Operators count as if one had.
+  bool is_only_host_code(const Declaration& declaration) const {
     for (const std::string_view name : declaration.names) {
       if (name == "operator") return false;
       const auto& same = by_name_.at(name);
@@ -208,21 +213,35 @@ class Cutter {
     for (const std::string_view text : texts_) out.texts.emplace_back(text);
     WordSet kept_names;
     for (const Piece& piece : pieces_) {
-      if (!piece.kept) continue;
+      if (!piece.kept && !piece.declared) continue;
       kept_names.insert(piece.declaration.names.begin(), piece.declaration.names.end());
       out.unmarked |= piece.declaration.kind == DeclarationKind::function && !piece.marks.device;
     }
     for (const Piece& piece : pieces_) {
       if (piece.kept) continue;
+      if (piece.declared) {
+        declare(out.texts[piece.text], piece.declaration);
+        continue;
+      }
       for (const std::string_view name : piece.declaration.names)
         if (!kept_names.contains(name)) out.names.emplace(name);
-      blank(out.texts[piece.text], piece.declaration);
+      blank(out.texts[piece.text], piece.declaration.begin, piece.declaration.end);
     }
     return out;
   }
+  /// Puts a ';' in the place of a function's body, and takes __host__ away, which NVRTC refuses.
+  void declare(std::string& text, const Declaration& d) const {
+    const std::string_view head = std::string_view(text).substr(d.begin, d.body_begin - d.begin);
+    std::vector<std::size_t> marks;
+    for (const Token& token : tokens_of(head))
+      if (token.is("__host__")) marks.push_back(static_cast<std::size_t>(token.text.data() - text.data()));
+    blank(text, d.body_begin, d.end);
+    text[d.body_begin] = ';';
+    for (const std::size_t at : marks) text.replace(at, 8, 8, ' ');
+  }
   /// Replaces all characters by blanks, apart from line ends and directives.
-  void blank(std::string& text, const Declaration& d) const {
-    const std::string_view original = std::string_view(text).substr(d.begin, d.end - d.begin);
+  void blank(std::string& text, std::size_t begin, std::size_t end) const {
+    const std::string_view original = std::string_view(text).substr(begin, end - begin);
     std::string blanked(original.size(), ' ');
     for (std::size_t i = 0; i < original.size(); ++i)
       if (original[i] == '\n') blanked[i] = '\n';
@@ -231,7 +250,7 @@ class Cutter {
       const auto at = static_cast<std::size_t>(token.text.data() - original.data());
       blanked.replace(at, token.text.size(), token.text);
     }
-    text.replace(d.begin, blanked.size(), blanked);
+    text.replace(begin, blanked.size(), blanked);
   }
 
   const std::vector<std::string_view>& texts_;

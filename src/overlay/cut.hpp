@@ -3,13 +3,12 @@
 //
 // The texts stay as they are on disk; the compiler gets the result. A name that any kept text mentions keeps
 // each of its declarations, so no overload is chosen differently. A cut either leaves the kernel as it is, or
-// leaves a name undeclared, which is an error.
+// leaves a name undeclared or a function undefined, which is an error.
 //
-// A function is cut when
-//   - nothing that is kept mentions its name, or
-//   - it has neither __device__, __global__ nor constexpr: nvcc would refuse a call of it in a kernel.
-// A function without an execution space and without a body is kept when no device function has its name:
-// sizeof and decltype may use it. Operators are not.
+// A function is cut when nothing that is kept mentions its name. One that has neither __device__, __global__ nor
+// constexpr is host code: nvcc would refuse a call of it in a kernel. It loses its body, but keeps its head when
+// kept text mentions its name and no device function has that name, because sizeof and decltype may use it.
+// Operators are cut without that.
 // Types, aliases, variables and concepts are cut when nothing that is kept mentions their names. A specialisation
 // of a template that no text declares is kept with the types among its arguments. Explicit instantiations are
 // always cut. Directives are never cut, and every kept line keeps its number.

@@ -132,6 +132,8 @@ void HeadReader::describe(Declaration& out, const Head& head, std::size_t end) c
     out.kind = DeclarationKind::function;
     out.body = head.body != kNoDeclaration;
     out.names = function_names(head);
+    for (std::size_t k = 1; k < head.tokens.size() && !tokens_[head.tokens[k]].is("("); ++k)
+      out.qualified = tokens_[head.tokens[k - 1]].is("::") && tokens_[head.tokens[k]].is(out.names.back());
     for (const std::size_t at : head.tokens)
       if (tokens_[at].is_word()) out.specifiers.push_back(tokens_[at].text);
   } else {

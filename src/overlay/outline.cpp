@@ -120,6 +120,10 @@ class Outliner {
       out.kind = DeclarationKind::instantiation;
     } else {
       heads_.describe(out, head, i);
+      if (out.body) {
+        out.body_begin = offset(head.body);
+        out.head_words = tokens_.words(begin, head.body);
+      }
       if (from != begin) heads_.specialise(out, head, tokens_.words(begin, from));
     }
     if (parent != kNoDeclaration) return member(out, begin, i, head, depth);

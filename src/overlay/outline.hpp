@@ -36,8 +36,11 @@ struct Declaration {
   /// The words of a specialisation's template arguments, without its own parameters.
   std::vector<std::string_view> arguments;
   bool specialisation = false;
-  bool body = false;            ///< of a function: it is defined here
-  bool stays_in_class = false;  ///< of a member function: a constructor, virtual, an operator
+  bool body = false;                         ///< of a function: it is defined here
+  std::size_t body_begin = 0;                ///< the place of its '{'
+  bool qualified = false;                    ///< of a function: CLASS::NAME, which its class declares, too
+  std::vector<std::string_view> head_words;  ///< of a function with a body: the words before it
+  bool stays_in_class = false;               ///< of a member function: a constructor, virtual, an operator
 };
 
 struct MacroDefinition {

@@ -182,7 +182,10 @@ using c10::Float8_e5m2;
 using c10::Half;
 using c10::ScalarType;
 
-class Tensor;
+/// Structs of the host that a text keeps may have such members.
+class Tensor {
+  void* impl_;
+};
 
 template <class T>
 struct DefaultPtrTraits {
