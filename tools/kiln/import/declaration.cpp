@@ -255,8 +255,9 @@ std::string joined(const Tokens& tokens, std::size_t begin, std::size_t end) {
     };
     const bool space =
         i > begin &&
-        (tokens[i - 1].is(",") || (wordlike(tokens[i]) && (wordlike(tokens[i - 1]) || tokens[i - 1].is("*") ||
-                                                           tokens[i - 1].is("&") || tokens[i - 1].is(">"))));
+        (tokens[i - 1].is(",") ||
+         (wordlike(tokens[i]) && (wordlike(tokens[i - 1]) || tokens[i - 1].is("*") || tokens[i - 1].is("&") ||
+                                  tokens[i - 1].is(">") || tokens[i - 1].is("."))));
     if (space) out += ' ';
     out += tokens[i].text;
   }
