@@ -51,6 +51,7 @@ bool HeadReader::is_attribute(const Head& head, std::size_t k) const {
   for (++k; k < head.tokens.size(); ++k) {
     const Token& t = tokens_[head.tokens[k]];
     if (t.is("requires") || !(t.is_word() || t.is("["))) return false;
+    if (takes_parentheses(t.text)) return false;  // void f(int) __launch_bounds__(64)
     if (t.is_word() && is_plain(t.text)) return true;
   }
   return false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_set>
 
 #include "overlay/brackets.hpp"
 #include "overlay/head.hpp"
@@ -84,7 +85,8 @@ class Outliner {
         skipped = true;
       } else if (tokens_[i].is_word() && !tokens_[i].is("namespace") && !takes_parentheses(tokens_[i].text)) {
         // Only the last of several words is the name: the others are macros.
-        const bool last = i + 1 == open || tokens_[i + 1].is("::") || tokens_[i + 1].is("[");
+        const bool last = i + 1 == open || tokens_[i + 1].is("::") || tokens_[i + 1].is("[") ||
+                          takes_parentheses(tokens_[i + 1].text);
         if (last && !skipped) scope_ += (scope_.empty() ? "" : "::") + std::string(tokens_[i].text);
         if (last) skipped = false;
       }

@@ -18,7 +18,9 @@ bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
 class Lexer {
  public:
-  explicit Lexer(std::string_view text) : text_(text) {}
+  explicit Lexer(std::string_view text) : text_(text) {
+    if (text.starts_with("\xef\xbb\xbf")) at_ = 3;  // a byte order mark
+  }
 
   std::vector<Token> run() {
     while (skip_blanks()) {

@@ -47,11 +47,12 @@ std::vector<std::string_view> directives_of(std::string_view text) {
   return out;
 }
 
-/// Every byte is kept or is a blank; every line end and every directive is kept.
+/// Every byte is kept or is a blank, apart from a ';' in the place of a body; every line end and every directive is kept.
 void expect_only_blanked(const std::string& text, const std::string& cut) {
   ASSERT_EQ(cut.size(), text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (cut[i] == text[i]) continue;
+    if (text[i] == '{' && cut[i] == ';') continue;  // the body of a function whose head stays
     ASSERT_EQ(cut[i], ' ') << "byte " << i << " of\n" << text;
     ASSERT_NE(text[i], '\n') << "byte " << i << " of\n" << text;
   }

@@ -42,12 +42,15 @@ TEST(Cut, AnotherKernelIsCutAndTheKernelIsKept) {
   EXPECT_EQ(left_of(kKernel + "__global__ void other(int* a) { needs_something(a); }\n"), kKernel);
 }
 
-TEST(Cut, AFunctionWithoutAnExecutionSpaceIsCutAlthoughItIsMentioned) {
+TEST(Cut, AFunctionWithoutAnExecutionSpaceLosesItsBody) {
   EXPECT_EQ(
       left_of(
           "int used(int* a) { return launch<<<1, 1>>>(a); }\n__host__ int used(float* a) { return 1; }\n" +
           kKernel),
-      kKernel);
+      "int used(int* a) ;\nint used(float* a) ;\n" + kKernel)
+      << "sizeof and decltype may name it";
+  const std::string overload = "__device__ int used(int* a) { return 1; }\n";
+  EXPECT_EQ(left_of("int used(float* a) { return 1; }\n" + overload + kKernel), overload + kKernel);
 }
 
 TEST(Cut, ALauncherWithTheNameOfItsKernelIsCut) {
@@ -68,7 +71,7 @@ TEST(Cut, AMacroMayStandForAnExecutionSpace) {
   const std::string unknown = "MY_DEVICE_FUNCTION int used(int* a) { return 1; }\n" + kKernel;
   EXPECT_EQ(left_of(unknown), unknown) << "its header is not among the texts";
   EXPECT_EQ(left_of("#define H __host__\nH int used(int* a) { return 1; }\n" + kKernel),
-            "#define H __host__\n" + kKernel);
+            "#define H __host__\nH int used(int* a) ;\n" + kKernel);
 }
 
 TEST(Cut, AnOverloadSetIsKeptWhole) {

@@ -59,12 +59,15 @@ struct PlainType {
 PlainType plain_type(const std::string& text) {
   PlainType out;
   std::string word;
+  int angles = 0;
   for (const Token& t : source::tokens_of(text)) {
-    if (t.is("*") || t.is("&")) {
+    if (t.is("<")) ++angles;
+    if (t.is(">")) --angles;
+    if (angles == 0 && (t.is("*") || t.is("&"))) {
       if (out.pointers++ == 0) out.points_to_const = word == "const";
-    } else if (t.is("const")) {
+    } else if (t.is("const") && angles == 0) {
       word = "const";
-    } else {
+    } else if (out.pointers == 0) {  // behind the stars stand only qualifiers
       const bool blank = !out.text.empty() && base::is_identifier_character(out.text.back()) &&
                          base::is_identifier_character(t.text.front());
       out.text += (blank ? " " : "") + std::string(t.text);
@@ -230,7 +233,7 @@ std::optional<Dtype> dtype_of(std::string type) {
     if (type.starts_with(prefix)) type.erase(0, std::string_view(prefix).size());
   for (const NamedType& known : kNamedTypes)
     if (known.text == type) return known.dtype;
-  return std::nullopt;
+  return dtype_from(type);  // the names in the slim headers
 }
 
 void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const compile::Facts* image) {

@@ -26,16 +26,23 @@ constexpr std::array<std::string_view, 10> kDropped = {
     "__grid_constant__", "__restrict__", "__restrict", "restrict", "volatile",
     "register",          "typename",     "struct",     "class",    "enum"};
 
-/// The position after the bracket that closes the one at i. Angle brackets count as brackets.
+/// The position after the bracket that closes the one at i. An angle bracket counts where it can be one of
+/// template arguments.
 std::size_t after_bracket(const Tokens& tokens, std::size_t i, std::size_t end) {
-  int depth = 0;
+  std::string open;
   for (; i < end; ++i) {
     const Token& t = tokens[i];
-    if (t.is("(") || t.is("[") || t.is("{") || t.is("<")) ++depth;
-    const bool arrow = t.is(">") && i > 0 && tokens[i - 1].is("-");
-    if (t.is(")") || t.is("]") || t.is("}") || (t.is(">") && !arrow)) {
-      if (--depth <= 0) return i + 1;
+    const bool after_name = i > 0 && is_name(tokens[i - 1]);
+    if (t.is("(") || t.is("[") || t.is("{") || (t.is("<") && (after_name || open.empty()))) {
+      open += t.text;
+    } else if (t.is(">")) {
+      const bool arrow = i > 0 && tokens[i - 1].is("-");
+      if (!arrow && open.ends_with('<')) open.pop_back();
+    } else if (t.is(")") || t.is("]") || t.is("}")) {
+      while (open.ends_with('<') && open.size() > 1) open.pop_back();
+      if (!open.empty()) open.pop_back();
     }
+    if (open.empty()) return i + 1;
   }
   return end;
 }
@@ -184,6 +191,10 @@ class KernelReader {
     if (name == tokens_.size() || !tokens_[name + 1].is("(")) return false;
     for (std::size_t i = at; i < name; ++i) attribute(out, i);
     out.scope = declaration_.scope;
+    std::string qualifier;  // of a kernel that is defined outside of its namespace
+    for (std::size_t i = name; i >= 2 && tokens_[i - 1].is("::") && is_name(tokens_[i - 2]); i -= 2)
+      qualifier = std::string(tokens_[i - 2].text) + (qualifier.empty() ? "" : "::") + qualifier;
+    if (!qualifier.empty()) out.scope += (out.scope.empty() ? "" : "::") + qualifier;
     out.name = text_of(tokens_[name].text);
     out.line = line_of(whole_, tokens_[name].text);
     const std::size_t end = after_bracket(tokens_, name + 1, tokens_.size());
@@ -206,9 +217,10 @@ class KernelReader {
   }
   std::size_t find_name(std::size_t at) const {
     const auto& names = declaration_.names;
-    if (names.empty()) return tokens_.size();
     for (; at + 1 < tokens_.size(); ++at)
-      if (tokens_[at].is(names.back()) && (tokens_[at + 1].is("(") || tokens_[at + 1].is("<"))) return at;
+      if (std::find(names.begin(), names.end(), tokens_[at].text) != names.end() &&
+          (tokens_[at + 1].is("(") || tokens_[at + 1].is("<")))
+        return at;
     return tokens_.size();
   }
   void attribute(KernelDeclaration& out, std::size_t i) const {

@@ -14,6 +14,9 @@ using Kind = ImportParameter::Kind;
 /// and control characters.
 std::string quoted(std::string text) {
   std::replace_if(text.begin(), text.end(), source::is_control, ' ');
+  // A source may hold any bytes, and a manifest is UTF-8.
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
   return source::toml_string(text);
 }
 

@@ -170,14 +170,13 @@ class Rounds {
     const auto files = core_.state().files.read(unit(), source::Trust::content);
     const source::Overlay overlay = source::overlay_of(unit(), files.closure);
     const bool host_code = !overlay.cut.empty();
-    if (!host_code && files.closure.missing.empty()) {
+    take_missing(files.closure.missing);
+    if (!host_code && m.empty.empty()) {
       // Kernels alone: shims may be enough, or the marks may be all that is missing.
       m = trial;
       if (says(first, "not open source file")) m.shim = true;
       m.default_device = overlay.unmarked && !says(first, "not open source file");
-      return changes();
     }
-    take_missing(files.closure.missing);
     return changes();
   }
   void take_missing(const std::vector<std::string>& missing) {
@@ -221,10 +220,14 @@ class Rounds {
     if (says("considered a host function") || says("calling a __host__ function")) m.default_device = true;
     if (says("explicitly marked as a __host__ function")) m.shim = m.nvcc = m.unmark_host = true;
     if (says("device-side kernel launch")) m.shim = m.nvcc = true;
-    if (const auto symbol = between(failure.message, "Unresolved extern function '", "'")) {
-      const std::string function = function_name(*symbol);
-      if (m.cut && !function.empty() && !has(m.keep, function)) m.keep.push_back(function);
-    }
+    // A host function that the kernel calls after all: it was cut to its head.
+    std::string called =
+        between(failure.message, "function \"", "\" was referenced but not defined").value_or("");
+    if (const auto symbol = between(failure.message, "Unresolved extern function '", "'"))
+      called = function_name(*symbol);
+    called.erase(0, called.rfind(':') + 1);
+    called.resize(std::min(called.find_first_of("(<"), called.size()));
+    if (m.cut && base::is_identifier(called) && !has(m.keep, called)) m.keep.push_back(called);
     std::optional<std::string> name = between(failure.message, "identifier \"", "\" is undefined");
     if (!name) name = between(failure.message, "has no member \"", "\"");
     if (!name) name = between(failure.message, "incomplete type \"", "\"");

@@ -7,7 +7,8 @@ __device__ __forceinline__ unsigned WARP_BALLOT(int predicate, unsigned mask = 0
   return __ballot_sync(mask, predicate);
 }
 template <class T>
-__device__ __forceinline__ T WARP_SHFL_XOR(T value, int lanes, int width = warpSize, unsigned mask = 0xffffffff) {
+__device__ __forceinline__ T WARP_SHFL_XOR(T value, int lanes, int width = warpSize,
+                                           unsigned mask = 0xffffffff) {
   return __shfl_xor_sync(mask, value, lanes, width);
 }
 template <class T>
