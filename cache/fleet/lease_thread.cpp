@@ -215,7 +215,7 @@ void LeaseThread::run(Own& own) noexcept {
       lock.lock();
       own.last_fault = answered.fault;
       for (std::size_t i = 0; i < due.size(); ++i)
-        own.leases->answered(due[i], std::move(answered.answers[i]), base::Clock::now());
+        own.leases->answered(due[i], answered.answers[i], base::Clock::now());
       settle(own);
     } catch (...) {  // no memory: all waits end, held leases end by themselves, the next caller starts again
       if (!lock.owns_lock()) lock.lock();

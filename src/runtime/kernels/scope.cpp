@@ -50,7 +50,7 @@ KernelTemplate& Scope::open(const std::string& name, const Target& target) {
                                       "' name each other as fallback");
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);
-    if (!opened->has_fallback()) opened->set_fallback(std::move(generic));
+    if (!opened->has_fallback()) opened->set_fallback(generic);
   }
   return *opened;
 }

@@ -37,7 +37,7 @@ std::shared_ptr<Preparation> Preparation::begin(Scopes& all, Scope& scope, const
     throw Error(Errc::invalid_argument,
                 "preparing until ready needs a device; without one, prepare until image (KILN_UNTIL_IMAGE)");
   }
-  const std::shared_ptr<Preparation> out(new Preparation(request));
+  std::shared_ptr<Preparation> out(new Preparation(request));
   std::vector<Row> rows;
   std::set<std::pair<const KernelTemplate*, std::string>> seen;
   for (const source::PlannedSpecialization& planned : source::parse_plan(request.plan, request.file)) {

@@ -4,8 +4,8 @@
 
 namespace kiln::cli {
 
-source::Catalog catalog_of(std::vector<std::string> directories) {
-  return source::Catalog(std::move(directories), {}, library::work_lists());
+source::Catalog catalog_of(const std::vector<std::string>& directories) {
+  return source::Catalog(directories, {}, library::work_lists());
 }
 
 }  // namespace kiln::cli

@@ -9,6 +9,6 @@
 namespace kiln::cli {
 
 /// Opens the template directories. Manifests may name every kind of work list that the library has.
-source::Catalog catalog_of(std::vector<std::string> directories);
+source::Catalog catalog_of(const std::vector<std::string>& directories);
 
 }  // namespace kiln::cli

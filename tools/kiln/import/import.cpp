@@ -177,8 +177,9 @@ bool is_overloaded(const std::vector<KernelDeclaration>& kernels, const KernelDe
          }) > 1;
 }
 
+/// A kernel that compiles as it is needs no word about rounds.
 void tell_round(int round, const std::string& what) {
-  std::fprintf(stderr, "round %d: %s\n", round, what.c_str());
+  if (round > 1) std::fprintf(stderr, "round %d: %s\n", round, what.c_str());
 }
 
 int import(Context& context, const Arguments& arguments) {

@@ -246,7 +246,7 @@ class Rounds {
     for (const Failure& failure : round.failures) {
       const auto function = between(failure.message, "in function \"", "\"");
       if (!function) continue;
-      const std::string name = identifier_of(function->substr(0, function->find('(')));
+      const std::string name = function->substr(0, function->find('('));
       if (base::is_identifier(name) && !has(draft_.measures.dropped, name) &&
           draft_.instantiate.find(name) == std::string::npos)
         draft_.measures.dropped.push_back(name);
