@@ -15,6 +15,10 @@
 #include <algorithm>
 #include <utility>
 
+// Spellings of GCC that nvcc knows.
+#define __asm__ asm
+#define __volatile__ volatile
+
 // Host calls that the device runtime does not declare. They are declared and never defined. A call that is
 // not dropped fails to link.
 #define KILN_HOST_CALL(name) \

@@ -213,6 +213,8 @@ TEST(ImportDeclaration, MapsParameters) {
             "dtype T, int V = \"16 / sizeof(T)\"");
   EXPECT_EQ(parameters_of("enum class M { a, b }; template <M m = M::b> __global__ void k() {}"),
             "enum m = \"b\"");
+  EXPECT_EQ(parameters_of("template <typename half, class T> __global__ void k(half* x, T* y) {}"),
+            "dtype half, dtype T");
   EXPECT_EQ(parameters_of("template <ns::Mode m> __global__ void k() {}"), "enum m");
   EXPECT_EQ(parameters_of("template <typename Traits> __global__ void k() {}"), "dtype Traits");
   EXPECT_EQ(

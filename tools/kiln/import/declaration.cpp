@@ -96,8 +96,10 @@ TemplateParameter template_parameter(Tokens tokens) {
   }
   std::erase_if(tokens, [](const Token& t) { return t.is("const"); });
   if (tokens.empty()) return out;
-  const bool named = tokens.size() > 1 && is_name(tokens.back()) && !tokens[tokens.size() - 2].is("::") &&
-                     !listed(tokens.back().text, kTypeWords);
+  const bool introduced = tokens.size() == 2 && (tokens[0].is("typename") || tokens[0].is("class"));
+  const bool named =
+      introduced || (tokens.size() > 1 && is_name(tokens.back()) && !tokens[tokens.size() - 2].is("::") &&
+                     !listed(tokens.back().text, kTypeWords));
   if (named) out.name = tokens.back().text;
   const bool type = (tokens[0].is("typename") || tokens[0].is("class")) && tokens.size() <= 2;
   if (tokens[0].is("template")) {
@@ -145,9 +147,22 @@ FunctionParameter function_parameter(Tokens tokens) {
   return out;
 }
 
-int line_of(std::string_view text, std::string_view place) {
-  return 1 + static_cast<int>(std::count(text.data(), place.data(), '\n'));
-}
+/// Finds the lines of places in one text. Places are asked for in ascending order, mostly.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : text_(text), at_(text.data()) {}
+  int of(std::string_view place) {
+    if (place.data() < at_) *this = Lines(text_);
+    line_ += static_cast<int>(std::count(at_, place.data(), '\n'));
+    at_ = place.data();
+    return line_;
+  }
+
+ private:
+  std::string_view text_;
+  const char* at_;
+  int line_ = 1;
+};
 
 /// Macros, each with the words of all its definitions.
 class MacroWords {
@@ -169,10 +184,10 @@ class MacroWords {
 
 class KernelReader {
  public:
-  KernelReader(std::string_view text, const Declaration& declaration, const Macros& define)
+  KernelReader(std::string_view text, Lines& lines, const Declaration& declaration, const Macros& define)
       : text_(text.substr(declaration.begin, declaration.end - declaration.begin)),
         tokens_(source::tokens_of(text_)),
-        whole_(text),
+        lines_(lines),
         declaration_(declaration),
         define_(define) {}
 
@@ -196,7 +211,7 @@ class KernelReader {
       qualifier = std::string(tokens_[i - 2].text) + (qualifier.empty() ? "" : "::") + qualifier;
     if (!qualifier.empty()) out.scope += (out.scope.empty() ? "" : "::") + qualifier;
     out.name = text_of(tokens_[name].text);
-    out.line = line_of(whole_, tokens_[name].text);
+    out.line = lines_.of(tokens_[name].text);
     const std::size_t end = after_bracket(tokens_, name + 1, tokens_.size());
     const bool none = end == name + 4 && tokens_[name + 2].is("void");
     if (!none)
@@ -245,7 +260,7 @@ class KernelReader {
 
   const std::string_view text_;
   const Tokens tokens_;
-  const std::string_view whole_;
+  Lines& lines_;
   const Declaration& declaration_;
   const Macros& define_;
 };
@@ -305,12 +320,13 @@ std::vector<KernelDeclaration> SourceTexts::kernels(const Macros& define) const 
   for (const Text& text : texts_) macros.add(source::macros_of(text.tokens));
   std::vector<KernelDeclaration> out;
   for (const Text& text : texts_) {
+    Lines lines(text.text);
     for (const Declaration& d : text.declarations) {
       const bool kernel = std::any_of(d.specifiers.begin(), d.specifiers.end(),
                                       [&](std::string_view word) { return macros.says_global(word); });
       if (!kernel || d.kind != DeclarationKind::function) continue;
       KernelDeclaration read;
-      if (!KernelReader(text.text, d, define).read(read)) continue;
+      if (!KernelReader(text.text, lines, d, define).read(read)) continue;
       read.path = text.path;
       const auto same = std::find_if(out.begin(), out.end(), [&](const KernelDeclaration& other) {
         return other.qualified() == read.qualified() && other.arguments.size() == read.arguments.size() &&
@@ -393,13 +409,14 @@ std::vector<Evidence> SourceTexts::instantiations(const KernelDeclaration& kerne
   };
   std::vector<Evidence> out;
   for (const Text& text : texts_) {
+    Lines lines(text.text);
     for (std::size_t i = 0; i + 2 < text.tokens.size(); ++i) {
       if (!text.tokens[i].is(kernel.name) || !text.tokens[i + 1].is("<") || text.tokens[i + 2].is("<"))
         continue;
       const std::size_t end = after_bracket(text.tokens, i + 1, text.tokens.size());
       Evidence found;
-      found.place = text.path.substr(text.path.rfind('/') + 1) + ':' +
-                    std::to_string(line_of(text.text, text.tokens[i].text));
+      found.place =
+          text.path.substr(text.path.rfind('/') + 1) + ':' + std::to_string(lines.of(text.tokens[i].text));
       for (const Tokens& piece : pieces(text.tokens, i + 2, end - 1)) found.values.push_back(text_of(piece));
       if (found.values.size() <= kernel.parameters.size() && !found.values.empty())
         out.push_back(std::move(found));

@@ -236,8 +236,8 @@ class Rounds {
     const std::string last = name->substr(name->rfind(':') + 1);
     if (m.cut && round.overlay.cut.contains(last) && !has(m.keep, last)) {
       m.keep.push_back(last);
-    } else if (last.starts_with("cuda") || last.starts_with("mem") || last.ends_with("_t") || last == "min" ||
-               last == "max") {
+    } else if (last.starts_with("cuda") || last.starts_with("mem") || last.ends_with("_t") ||
+               last == "__asm__" || last == "min" || last == "max") {
       m.shim = m.nvcc = true;
     }
   }
