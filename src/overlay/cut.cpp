@@ -152,7 +152,7 @@ class Cutter {
     const bool callable = d.kind != DeclarationKind::function || piece.marks.device || piece.marks.constant ||
                           piece.keep_by_name;
     if (callable) return keep(i);
-    if (piece.declared || d.qualified || !is_only_host_code(d)) return;
+    if (piece.declared || d.qualified || (!d.stays_in_class && !is_only_host_code(d))) return;
     if (!d.body) return keep(i);
     piece.declared = true;
     for (const std::string_view word : d.head_words) reach(word);
@@ -195,7 +195,8 @@ class Cutter {
     if (found == members_.end()) return;
     for (const std::size_t member : found->second) {
       const auto& names = pieces_[member].declaration.names;
-      if (std::any_of(names.begin(), names.end(), [&](auto name) { return reached_.contains(name); }))
+      if (pieces_[member].declaration.stays_in_class ||
+          std::any_of(names.begin(), names.end(), [&](auto name) { return reached_.contains(name); }))
         consider(member);
     }
   }

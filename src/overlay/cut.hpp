@@ -8,7 +8,8 @@
 // A function is cut when nothing that is kept mentions its name. One that has neither __device__, __global__ nor
 // constexpr is host code: nvcc would refuse a call of it in a kernel. It loses its body, but keeps its head when
 // kept text mentions its name and no device function has that name, because sizeof and decltype may use it.
-// Operators are cut without that.
+// Operators are cut without that. Constructors, operators and virtual functions of a kept class always keep their
+// heads.
 // Types, aliases, variables and concepts are cut when nothing that is kept mentions their names. A specialisation
 // of a template that no text declares is kept with the types among its arguments. Explicit instantiations are
 // always cut. Directives are never cut, and every kept line keeps its number.

@@ -159,10 +159,25 @@ class Outliner {
       out.stays_in_class = out.stays_in_class || contains(kStaying, word);
     for (const std::string_view name : out.names)
       out.stays_in_class = out.stays_in_class || contains(parent.names, name) || contains(nested_, name);
-    if (out.stays_in_class || tokens_[begin].is("~")) return;
+    const bool destroys = std::any_of(head.tokens.begin(), head.tokens.end(),
+                                      [&](std::size_t at) { return tokens_[at].is("~"); });
+    if ((out.stays_in_class && !out.body) || destroys) return;
+    if (out.stays_in_class) take_initialisers(out, head);
     out.words = tokens_.words(begin, i);
     out_.push_back(std::move(out));
     members_.push_back({out_.size() - 1, begin, i});
+  }
+  /// A constructor's body begins with the ':' of its initialisers.
+  void take_initialisers(Declaration& out, const Head& head) const {
+    bool parameters = false;
+    for (const std::size_t at : head.tokens) {
+      if (at >= head.body) return;
+      if (parameters && tokens_[at].is(":")) {
+        out.body_begin = offset(at);
+        return;
+      }
+      parameters = parameters || tokens_[at].is("(");
+    }
   }
   /// The words of a declaration without its member functions.
   Words own_words(std::size_t own, std::size_t begin, std::size_t end) {

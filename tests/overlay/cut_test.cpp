@@ -124,9 +124,9 @@ TEST(Cut, MemberFunctionsOfAKeptClassAreCutWithoutAnExecutionSpace) {
 
 TEST(Cut, ConstructorsOperatorsAndDataMembersStayInTheirClass) {
   const std::string text =
-      "struct A {\nA() = default;\nA(int n) : n(n) {}\nvoid (*call)(int);\nResult "
+      "struct A {\nA() = default;\n__device__ A(int n) : n(n) {}\nvoid (*call)(int);\nResult "
       "(*other)(Input);\nALIGNED(16) float x[4];\n"
-      "bool operator<(A b) const { return n < b.n; }\nvirtual void f();\nint n;\n};\n"
+      "constexpr bool operator<(A b) const { return n < b.n; }\nvirtual void f();\nint n;\n};\n"
       "__global__ void kernel(A a, int* b) { b[0] = a.n; }\n";
   EXPECT_EQ(left_of(text), text);
 }
@@ -313,6 +313,17 @@ TEST(Cut, NothingIsCutTwiceDifferently) {
       "}\n";
   const std::string once = cut_one(text);
   EXPECT_EQ(cut_one(once), once);
+}
+
+TEST(Cut, AHostConstructorLosesItsBodyAndItsInitialisers) {
+  const std::string before =
+      "struct P {\nP(Host& h) : v(h.data()), w{1} { h.use(); }\nvirtual void set(int v) { throw 1; }\n"
+      "__device__ P(int) : v(0), w(2) {}\nP() = default;\n~P() {}\nfloat* v;\nint w;\n};\n"
+      "__global__ void kernel(P p) { p.w = 1; }\n";
+  EXPECT_EQ(left_of(before),
+            "struct P {\nP(Host& h) ;\nvirtual void set(int v) ;\n__device__ P(int) : v(0), w(2) {}\n"
+            "P() = default;\n~P() {}\nfloat* v;\nint w;\n};\n"
+            "__global__ void kernel(P p) { p.w = 1; }\n");
 }
 
 }  // namespace

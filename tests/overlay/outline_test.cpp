@@ -265,17 +265,25 @@ TEST(Outline, MemberFunctionsOfClasses) {
             (Lines{"named A", "function+ f in A", "function+ g in A"}));
 }
 
-TEST(Outline, ConstructorsOperatorsVirtualsAndFriendsArePartOfTheirClass) {
-  for (const std::string member :
-       {"A(int a) : a_(a) {}", "A() = default;", "A(const A&) = delete;", "~A() {}", "__device__ ~A() {}",
-        "explicit A(float a) {}", "A& operator=(const A& a) { return *this; }",
-        "operator int() const { return 1; }", "virtual void f() {}", "void f() override;",
-        "void f() final {}", "friend void f(A a) {}"})
+TEST(Outline, ConstructorsOperatorsVirtualsAndFriendsAreMembersWhenTheyHaveABody) {
+  for (const std::string member : {"A() = default;", "A(const A&) = delete;", "A(int a);", "~A() {}",
+                                   "__device__ ~A() {}", "virtual ~A() {}", "void f() override;"})
     EXPECT_EQ(outline("struct A { " + member + " int b; };"), (Lines{"named A"})) << member;
+  for (const std::string member : {"A(int a) : a_(a) {}", "explicit A(float a) {}"})
+    EXPECT_EQ(outline("struct A { " + member + " int b; };"), (Lines{"named A", "function+ A in A"}))
+        << member;
+  for (const std::string member :
+       {"A& operator=(const A& a) { return *this; }", "operator int() const { return 1; }"})
+    EXPECT_EQ(outline("struct A { " + member + " int b; };"), (Lines{"named A", "function+ operator in A"}))
+        << member;
+  for (const std::string member : {"virtual void f() {}", "void f() final {}", "friend void f(A a) {}"})
+    EXPECT_EQ(outline("struct A { " + member + " int b; };"), (Lines{"named A", "function+ f in A"}))
+        << member;
   EXPECT_EQ(outline("struct A { struct B { B() = default; __device__ B(int a) {} }; B b; };"),
-            (Lines{"named A"}))
+            (Lines{"named A", "function+ B in A"}))
       << "a nested class has constructors, too";
-  EXPECT_EQ(outline("struct CTA { CTA(int a)\n  : a_(a) {}\n  int a_; };"), (Lines{"named CTA"}));
+  EXPECT_EQ(outline("struct CTA { CTA(int a)\n  : a_(a) {}\n  int a_; };"),
+            (Lines{"named CTA", "function+ CTA in CTA"}));
 }
 
 /// A data member that is cut away changes the layout of its class without any error.
@@ -309,13 +317,11 @@ TEST(Outline, AClassHasTheWordsOfItsMembersButNotOfItsMemberFunctions) {
       "struct A : Base { Data a; A() : a(start()) {} void f(Input b) { g(b); } More c; };";
   const std::vector<Token> tokens = tokens_of(text);
   const std::vector<Declaration> all = outline_of(text, tokens, {});
-  ASSERT_EQ(all.size(), 2u);
-  for (const char* word : {"Base", "Data", "start", "More"})
-    EXPECT_TRUE(has_word(all[0].words, word)) << word;
-  for (const char* word : {"Input", "g"}) {
-    EXPECT_FALSE(has_word(all[0].words, word)) << word;
-    EXPECT_TRUE(has_word(all[1].words, word)) << word;
-  }
+  ASSERT_EQ(all.size(), 3u);
+  for (const char* word : {"Base", "Data", "More"}) EXPECT_TRUE(has_word(all[0].words, word)) << word;
+  for (const char* word : {"Input", "g", "start"}) EXPECT_FALSE(has_word(all[0].words, word)) << word;
+  EXPECT_TRUE(has_word(all[1].words, "start"));
+  for (const char* word : {"Input", "g"}) EXPECT_TRUE(has_word(all[2].words, word)) << word;
 }
 
 TEST(Outline, MacrosHaveTheWordsOfTheirReplacement) {
