@@ -63,11 +63,7 @@ class Checker {
     const std::vector<KernelDeclaration> kernels = texts.kernels(check_.define);
     for (const KernelDeclaration& kernel : kernels) {
       if (kernel.path != file || !kernel.defined) continue;
-      const bool overloaded =
-          std::count_if(kernels.begin(), kernels.end(), [&](const KernelDeclaration& other) {
-            return other.qualified() == kernel.qualified();
-          }) > 1;
-      one(asked, texts, kernel, overloaded);
+      one(asked, texts, kernel, is_overloaded(kernels, kernel));
     }
   }
   std::vector<CheckedKernel> take() { return std::move(rows_); }

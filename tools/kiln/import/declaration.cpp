@@ -304,11 +304,9 @@ void SourceTexts::add(const std::string& path, std::string text) {
   added.path = path;
   added.text = std::move(text);
   added.tokens = source::tokens_of(added.text);
-  std::set<std::string_view> braces;
-  for (const Text& other : texts_)
-    for (const auto& macro : source::macros_of(other.tokens))
-      if (macro.braces) braces.insert(macro.name);
-  added.declarations = source::outline_of(added.text, added.tokens, braces);
+  for (const auto& macro : source::macros_of(added.tokens))
+    if (macro.braces) brace_macros_.insert(macro.name);
+  added.declarations = source::outline_of(added.text, added.tokens, brace_macros_);
 }
 
 std::vector<KernelDeclaration> SourceTexts::kernels(const Macros& define) const {
@@ -445,6 +443,12 @@ std::vector<const KernelDeclaration*> kernels_named(const std::vector<KernelDecl
       out.push_back(&kernel);
   }
   return out;
+}
+
+bool is_overloaded(const std::vector<KernelDeclaration>& kernels, const KernelDeclaration& kernel) {
+  return std::count_if(kernels.begin(), kernels.end(), [&](const KernelDeclaration& other) {
+           return other.qualified() == kernel.qualified();
+         }) > 1;
 }
 
 }  // namespace kiln::cli

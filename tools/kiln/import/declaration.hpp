@@ -82,6 +82,7 @@ class SourceTexts {
     std::vector<source::Declaration> declarations;
   };
   std::deque<Text> texts_;
+  std::set<std::string_view> brace_macros_;  ///< of the texts so far: macros that open or close a scope
 };
 
 /// The tokens as text, with as few blanks as possible.
@@ -91,5 +92,7 @@ inline std::string joined(const Tokens& tokens) { return joined(tokens, 0, token
 /// Kernels that `wanted` names: "kernel", "inner::kernel", "::ns::inner::kernel".
 std::vector<const KernelDeclaration*> kernels_named(const std::vector<KernelDeclaration>& kernels,
                                                     std::string_view wanted);
+/// True when several of the kernels have the name of this one.
+bool is_overloaded(const std::vector<KernelDeclaration>& kernels, const KernelDeclaration& kernel);
 
 }  // namespace kiln::cli

@@ -171,12 +171,6 @@ void check_name(const Context& context, const ImportSite& site, const std::strin
   }
 }
 
-bool is_overloaded(const std::vector<KernelDeclaration>& kernels, const KernelDeclaration& kernel) {
-  return std::count_if(kernels.begin(), kernels.end(), [&](const KernelDeclaration& other) {
-           return other.qualified() == kernel.qualified();
-         }) > 1;
-}
-
 /// A kernel that compiles as it is needs no word about rounds.
 void tell_round(int round, const std::string& what) {
   if (round > 1) std::fprintf(stderr, "round %d: %s\n", round, what.c_str());

@@ -167,8 +167,9 @@ class Rounds {
     if (m.int128 || m.cpp20) return changes();
     Measures trial = m;
     m.shim = m.cut = m.default_device = true;
-    const auto files = core_.state().files.read(unit(), source::Trust::content);
-    const source::Overlay overlay = source::overlay_of(unit(), files.closure);
+    const source::Instantiation instantiation = unit();
+    const auto files = core_.state().files.read(instantiation, source::Trust::content);
+    const source::Overlay overlay = source::overlay_of(instantiation, files.closure);
     const bool host_code = !overlay.cut.empty();
     take_missing(files.closure.missing);
     if (!host_code && m.empty.empty()) {
