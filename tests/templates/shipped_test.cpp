@@ -174,7 +174,7 @@ TEST_F(ShippedTemplates, SomeOfEachCompileForTheArchsBetween) {
 }
 
 // Heads of 256 elements in e4m3 with more than 11 heads of q for each kv head leave no register free. Before
-// sm_90 they spill up to 56 bytes (docs/guide/attention.md).
+// sm_90 they spill up to 56 bytes (docs/guide/attention/compile.md).
 TEST_F(ShippedTemplates, TheWidestDecodeDoesNotSpillFromSm90On) {
   KILN_NIGHTLY_ONLY();
   write("widest.toml", R"(
