@@ -1,40 +1,73 @@
 #!/usr/bin/env bash
-# Runs what is too slow for .ci/run, or needs an idle machine. Arguments go to ctest. In this order:
+# Runs what is too slow for .ci/run, or needs an idle machine: tools/nightly.sh [PART...] [-- ARGUMENT OF ctest...]
+# Without a part it runs all of them, in this order:
 #
-#   1. each file compiled alone, without precompiled headers, which shows that it includes what it uses
-#   2. clang-tidy over the whole product
-#   3. the fuzz programs, built
-#   4. the site of the documentation, built with warnings as errors and loaded in a browser
-#   5. the command of 0.1 and this one, side by side on one cache directory and one Redis server
-#   6. all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
+#   alone     each file compiled without precompiled headers, which shows that it includes what it uses
+#   tidy      clang-tidy over the whole product; runs `alone` first
+#   fuzz      the fuzz programs, built
+#   site      the site of the documentation, built with warnings as errors and loaded in a browser
+#   versions  the command of 0.1 and this one, side by side on one cache directory and one Redis server
+#   tests     all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
 set -e
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
-install_packages clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev python3-clang-14 shellcheck redis-server git
+
+all=(alone tidy fuzz site versions tests)
+parts=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  [[ " ${all[*]} " == *" $1 "* ]] || { echo "unknown part $1; the parts are: ${all[*]}" >&2; exit 2; }
+  parts+=("$1")
+  shift
+done
+[ $# -eq 0 ] || shift
+[ ${#parts[@]} -gt 0 ] || parts=("${all[@]}")
+
 find_toolkit
 find_python
-"$test_python" -m pip install -q --disable-pip-version-check 'ruff==0.17.*' # another version formats differently
 
-say "each file alone"
-cmake --preset dev -B build/alone -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DKILN_PYTHON_EXECUTABLE="$test_python"
-cmake --build build/alone
+run_alone() {
+  say "each file alone"
+  install_packages "${build_packages[@]}"
+  cmake --preset dev -B build/alone -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
+    -DKILN_PYTHON_EXECUTABLE="$test_python"
+  cmake --build build/alone
+}
 
-say "clang-tidy"
-run-clang-tidy-14 -p build/alone -quiet -j "$(nproc)" "$root/(src|cache|tools|python/src)/.*\.cpp$" >build/clang-tidy.log 2>&1 ||
-  { grep -A3 'error:' build/clang-tidy.log; exit 1; }
+run_tidy() {
+  [[ " ${parts[*]} " == *" alone "* ]] || run_alone
+  say "clang-tidy"
+  install_packages clang-tidy-14
+  run-clang-tidy-14 -p build/alone -quiet -j "$(nproc)" "$root/(src|cache|tools|python/src)/.*\.cpp$" \
+    >build/clang-tidy.log 2>&1 || { grep -A3 'error:' build/clang-tidy.log; exit 1; }
+}
 
-say "fuzz programs"
-cmake --preset fuzz
-cmake --build --preset fuzz
+run_fuzz() {
+  say "fuzz programs"
+  install_packages clang-14 libclang-rt-14-dev
+  cmake --preset fuzz
+  cmake --build --preset fuzz
+}
 
-tools/site.sh
+run_site() { tools/site.sh; }
 
-say "0.1 beside this version"
-first=a4738da # the last commit with key schema 1
-[ -d build/first ] || git worktree add --detach build/first "$first"
-(cd build/first && cmake --preset release >/dev/null && cmake --build --preset release --target kiln-cli kiln-worker)
-tests/scenario/two_versions.sh build/first/build/release/kiln build/alone/kiln
+run_versions() {
+  say "0.1 beside this version"
+  install_packages git redis-server
+  local first=a4738da # the last commit with key schema 1
+  [ -d build/first ] || git worktree add --detach build/first "$first"
+  (cd build/first && cmake --preset release >/dev/null && cmake --build --preset release --target kiln-cli kiln-worker)
+  cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python" >/dev/null
+  cmake --build --preset dev --target kiln-cli kiln-worker
+  tests/scenario/two_versions.sh build/first/build/release/kiln build/dev/kiln
+}
 
-export KILN_TEST_NIGHTLY=1 KILN_TEST_TIMES=strict
-exec tools/test.sh "$@"
+run_tests() {
+  install_packages clang-format-14 python3-clang-14 shellcheck redis-server git
+  "$test_python" -m pip install -q --disable-pip-version-check 'ruff==0.17.*' # another version formats differently
+  KILN_TEST_NIGHTLY=1 KILN_TEST_TIMES=strict tools/test.sh "$@"
+}
+
+for part in "${parts[@]}"; do
+  if [ "$part" = tests ]; then run_tests "$@"; else "run_$part"; fi
+done

@@ -20,22 +20,49 @@ using namespace std::chrono_literals;
 
 constexpr int kReplacedLimit = 100;  // a file that is replaced this often during one take is not usable
 
-/// Throws Error(io) unless the descriptor is of a regular file that belongs to this user.
-struct stat checked(const FdPool::Lease& fd, const std::string& path) {
-  const auto refuse = [&path](const std::string& why) {
-    throw Error(Errc::io, "lock file " + path + ": " + why);
-  };
-  if (!fd) refuse(errno == ELOOP ? "is a symlink; refused" : std::strerror(errno));
+[[noreturn]] void refuse_lock(const std::string& path, const std::string& why) {
+  throw Error(Errc::io, "lock file " + path + ": " + why);
+}
+
+struct stat status(const FdPool::Lease& fd, const std::string& path) {
   struct stat st {};
-  if (::fstat(fd.get(), &st) != 0) refuse(std::strerror(errno));
-  if (!S_ISREG(st.st_mode)) refuse("not a regular file; refused");
-  if (st.st_uid != ::geteuid()) refuse("belongs to uid " + std::to_string(st.st_uid) + "; refused");
+  if (!fd) refuse_lock(path, errno == ELOOP ? "is a symlink; refused" : std::strerror(errno));
+  if (::fstat(fd.get(), &st) != 0) refuse_lock(path, std::strerror(errno));
+  return st;
+}
+
+/// Throws Error(io) unless the descriptor is of a regular file that belongs to this user.
+struct stat own_status(const FdPool::Lease& fd, const std::string& path) {
+  const struct stat st = status(fd, path);
+  if (!S_ISREG(st.st_mode)) refuse_lock(path, "not a regular file; refused");
+  if (st.st_uid != ::geteuid())
+    refuse_lock(path, "belongs to uid " + std::to_string(st.st_uid) + "; refused");
   return st;
 }
 
 bool names(const std::string& path, const struct stat& held) noexcept {
   struct stat now {};
   return ::stat(path.c_str(), &now) == 0 && now.st_dev == held.st_dev && now.st_ino == held.st_ino;
+}
+
+/// Leases a descriptor of the file that `path` names now. A pooled one may belong to a file that was replaced
+/// meanwhile, also while `lock` waited; such a descriptor is discarded, and the next one is tried. Returns
+/// nothing when `lock(fd)` returned nothing. Throws Error(io) when the file is not usable.
+template <typename Lock>
+std::optional<LockedByte> lease_current(FdPool& pool, const std::string& path,
+                                        struct stat (*status_of)(const FdPool::Lease&, const std::string&),
+                                        Lock lock) {
+  for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
+    LockedByte byte{pool.lease(), {}};
+    const struct stat held = status_of(byte.fd, path);
+    std::optional<RangeLock> locked = lock(byte.fd.get());
+    if (!locked) return std::nullopt;
+    byte.lock = std::move(*locked);
+    if (names(path, held)) return byte;
+    byte.lock.release();
+    byte.fd.discard();
+  }
+  refuse_lock(path, "is replaced again and again; does something clean the directory?");
 }
 
 }  // namespace
@@ -50,51 +77,51 @@ FlightFile::FlightFile(const FlightPlaces& places) {
   candidates_.push_back(std::make_unique<Candidate>(places.store_place + "/flight.lock",
                                                     places.store_place + "/flight.board", salt));
   data_path_ = places.store_place + "/data.mdb";
-  data_file_ = std::make_unique<FdPool>(data_path_, O_RDWR | O_NONBLOCK);
+  data_file_ = std::make_unique<FdPool>(data_path_, O_RDWR | O_NONBLOCK, FdPool::Keep::none_yet);
 }
 
 FlightFile::~FlightFile() = default;
 
-std::shared_ptr<FlightFile> FlightFile::open(const FlightPlaces& places) {
-  std::shared_ptr<FlightFile> file(new FlightFile(places));
+/// Calls `use` with each candidate until a call returns. Throws Error(io) with all reasons when none does.
+template <typename Use>
+decltype(auto) FlightFile::first_usable(Use use) {
   std::string reasons;
-  for (const auto& candidate : file->candidates_) {
+  for (const auto& candidate : candidates_) {
     try {
-      checked(candidate->locks.lease(), candidate->path);
-      return file;
-    } catch (const Error& error) {
+      return use(*candidate);
+    } catch (const Error& error) {  // the file is not usable, or its filesystem has no locks
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
     }
   }
   throw Error(Errc::io, reasons.empty() ? "there is no directory for a lock file" : reasons);
 }
 
-std::string FlightFile::path() {
-  for (const auto& candidate : candidates_) {
-    try {
-      checked(candidate->locks.lease(), candidate->path);
-      return candidate->path;
-    } catch (const Error&) {
-    }
-  }
-  return candidates_.empty() ? "" : candidates_.front()->path;
+std::shared_ptr<FlightFile> FlightFile::open(const FlightPlaces& places) {
+  std::shared_ptr<FlightFile> file(new FlightFile(places));
+  file->usable();
+  return file;
 }
 
-/// A pooled descriptor may belong to a file that was replaced; such a descriptor is discarded.
-FdPool::Lease FlightFile::lease() {
-  std::string reasons;
-  for (const auto& candidate : candidates_) {
-    try {
-      for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
-        FdPool::Lease fd = candidate->locks.lease();
-        if (names(candidate->path, checked(fd, candidate->path))) return fd;
-        fd.discard();
-      }
-    } catch (const Error& error) {
-      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
-    }
+FlightFile::Candidate& FlightFile::usable() {
+  return first_usable([](Candidate& candidate) -> Candidate& {
+    own_status(candidate.locks.lease(), candidate.path);
+    return candidate;
+  });
+}
+
+std::string FlightFile::path() {
+  try {
+    return usable().path;
+  } catch (const Error&) {
+    return candidates_.empty() ? "" : candidates_.front()->path;
   }
-  throw Error(Errc::io, reasons.empty() ? "the lock file is replaced again and again" : reasons);
+}
+
+FdPool::Lease FlightFile::lease() {
+  return first_usable([](Candidate& candidate) {
+    return std::move(
+        lease_current(candidate.locks, candidate.path, own_status, [](int) { return RangeLock(); })->fd);
+  });
 }
 
 std::vector<BoardEntry> FlightFile::board() {
@@ -114,73 +141,35 @@ std::unique_ptr<ShownWaiter> FlightFile::show_waiting(WaitFor wait_for, std::str
 FlightFile::Taken FlightFile::take(const Key& key, base::Deadline deadline,
                                    const std::atomic<bool>* cancelled, const std::function<void()>& on_wait,
                                    std::string_view subject) {
-  std::string reasons;
-  for (const auto& candidate : candidates_) {
-    Wait wait(key, *candidate, deadline, cancelled, on_wait, subject);
-    try {
-      return take_at(*candidate, key, wait);
-    } catch (const Error& error) {  // the file became unusable, or the filesystem has no locks
-      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
-    }
-  }
-  throw Error(Errc::io, reasons);
+  return first_usable([&](Candidate& candidate) {
+    Wait wait(key, candidate, deadline, cancelled, on_wait, subject);
+    return take_at(candidate, key, wait);
+  });
 }
 
 FlightFile::Taken FlightFile::take_at(Candidate& candidate, const Key& key, Wait& wait) {
-  const std::int64_t offset = flight_offset(key);
-  const auto ended = [&] { return Taken{wait.end(), nullptr, wait.waited(), wait.error()}; };
-  for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
-    auto flight = std::make_shared<Flight>(key);
-    flight->file_ = shared_from_this();
-    flight->fd_ = candidate.locks.lease();
-    const struct stat held = checked(flight->fd_, candidate.path);
-    if (!wait.lock(flight->fd_.get(), offset, flight->lock_)) return ended();
-    if (!names(candidate.path, held)) {
-      flight->lock_.release();
-      flight->fd_.discard();
-      continue;
-    }
-    if (!take_in_data_file(offset, wait, *flight)) return ended();
-    if (wait.failed()) return ended();
-    flight->board_ = &candidate.board;
-    return {End::taken, std::move(flight), wait.waited(), {}};
-  }
-  throw Error(Errc::io, "lock file " + candidate.path +
-                            ": is replaced again and again; does something clean the directory?");
-}
-
-/// Locks the key's byte in data.mdb. The flight does without this lock when the file cannot be opened for
-/// writing or has no such locks. Returns false when the wait ended first.
-bool FlightFile::take_in_data_file(std::int64_t offset, Wait& wait, Flight& flight) {
-  for (int attempt = 0; data_file_ && attempt < kReplacedLimit; ++attempt) {
-    FdPool::Lease fd = data_file_->lease();
-    struct stat held {};
-    if (!fd || ::fstat(fd.get(), &held) != 0) return true;
-    RangeLock lock;
+  const auto lock = [&wait, offset = flight_offset(key)](int fd) { return wait.lock(fd, offset); };
+  const auto ended = [&wait] { return Taken{wait.end(), nullptr, wait.waited(), wait.error()}; };
+  auto byte = lease_current(candidate.locks, candidate.path, own_status, lock);
+  if (!byte) return ended();
+  auto flight = std::make_shared<Flight>(key);
+  flight->file_ = shared_from_this();
+  flight->own_ = std::move(*byte);
+  if (data_file_) {
     try {
-      if (!wait.lock(fd.get(), offset, lock)) {
-        fd.discard();
-        return false;
-      }
-    } catch (const Error&) {
-      fd.discard();
-      return true;
+      auto data_byte = lease_current(*data_file_, data_path_, status, lock);
+      if (!data_byte) return ended();
+      flight->data_ = std::move(*data_byte);
+    } catch (const Error&) {  // data.mdb is read-only, absent, or has no locks: the flight does without
     }
-    if (names(data_path_, held)) {
-      flight.data_fd_ = std::move(fd);
-      flight.data_lock_ = std::move(lock);
-      return true;
-    }
-    lock.release();
-    fd.discard();  // gc replaced its file; an open descriptor would keep the space
   }
-  return true;
+  if (wait.failed()) return ended();
+  flight->board_ = &candidate.board;
+  return {End::taken, std::move(flight), wait.waited(), {}};
 }
 
 Flight::~Flight() {
   if (entry_) ended(FlightState::unpublished, {});
-  data_lock_.release();
-  data_fd_.discard();  // not pooled: an idle descriptor would keep a replaced file's space
 }
 
 void Flight::compiling(std::string_view subject) noexcept {

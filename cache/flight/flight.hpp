@@ -37,6 +37,12 @@ struct FlightPlaces {
   std::string shared_memory = "/dev/shm";
 };
 
+/// A lock on one byte, with the descriptor that it belongs to.
+struct LockedByte {
+  FdPool::Lease fd;
+  RangeLock lock;  // destroyed first
+};
+
 /// The lock file of one store. Its flights share it, and may outlive the owner that opened it. Thread-safe.
 class FlightFile : public std::enable_shared_from_this<FlightFile> {
  public:
@@ -89,7 +95,9 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
   class Wait;
   explicit FlightFile(const FlightPlaces& places);
   Taken take_at(Candidate& candidate, const Key& key, Wait& wait);
-  bool take_in_data_file(std::int64_t offset, Wait& wait, Flight& flight);
+  template <typename Use>
+  decltype(auto) first_usable(Use use);
+  Candidate& usable();
 
   std::vector<std::unique_ptr<Candidate>> candidates_;
   std::unique_ptr<FdPool> data_file_;  // null: no store place
@@ -114,7 +122,7 @@ class Flight {
   /// The source itself is at fault: every process that waited for this flight gets `error`.
   void failed(std::string_view error) noexcept { ended(FlightState::failed, error); }
   /// Returns whether the byte in data.mdb is held, too.
-  bool holds_data_file() const noexcept { return static_cast<bool>(data_fd_); }
+  bool holds_data_file() const noexcept { return static_cast<bool>(data_.fd); }
 
  private:
   friend class FlightFile;
@@ -125,10 +133,8 @@ class Flight {
   std::shared_ptr<FlightFile> file_;  // declared first: the pools are destroyed last
   Board* board_ = nullptr;
   std::optional<BoardEntry> entry_;
-  FdPool::Lease fd_;  // declared before its lock, which is destroyed first
-  RangeLock lock_;
-  FdPool::Lease data_fd_;
-  RangeLock data_lock_;
+  LockedByte own_;   // in the lock file
+  LockedByte data_;  // in data.mdb: gc replaces that file, and the old one's space must not be kept
 };
 
 }  // namespace kiln::cache

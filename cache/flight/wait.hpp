@@ -38,13 +38,13 @@ class FlightFile::Wait {
         on_wait_(on_wait),
         at_arrival_(candidate.board.read(key)) {}
 
-  /// Polls until the byte is locked. Returns false when the wait ended first; `end()` then says why.
-  bool lock(int fd, std::int64_t offset, RangeLock& out) {
+  /// Polls until the byte is locked. Returns nothing when the wait ended first; `end()` then says why.
+  std::optional<RangeLock> lock(int fd, std::int64_t offset) {
+    std::optional<RangeLock> got;
     base::poll_until(deadline_, [&] {
-      auto got = RangeLock::acquire(fd, offset, RangeLock::Mode::exclusive,
-                                    base::Deadline::after(base::Clock::duration::zero()));
+      got = RangeLock::acquire(fd, offset, RangeLock::Mode::exclusive,
+                               base::Deadline::after(base::Clock::duration::zero()));
       if (got) {
-        out = std::move(*got);
         end_ = End::taken;
         return true;
       }
@@ -52,7 +52,7 @@ class FlightFile::Wait {
       waited_ = true;
       return decided();
     });
-    return end_ == End::taken;
+    return got;
   }
   /// Returns whether a flight failed with a message for this waiter. The flight must have been under way when
   /// the wait began, or have begun later.
