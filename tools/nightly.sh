@@ -2,12 +2,12 @@
 # Runs what is too slow for .ci/run, or needs an idle machine: tools/nightly.sh [PART...] [-- ARGUMENT OF ctest...]
 # Without a part it runs all of them, in this order:
 #
-#   alone     each file compiled without precompiled headers, which shows that it includes what it uses
-#   tidy      clang-tidy over the whole product; runs `alone` first
-#   fuzz      the fuzz programs, built
-#   site      the site of the documentation, built with warnings as errors and loaded in a browser
-#   versions  the command of 0.1 and this one, side by side on one cache directory and one Redis server
-#   tests     all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
+#   - alone: each file is compiled without precompiled headers, which shows that it includes what it uses
+#   - tidy: clang-tidy over the whole product; runs `alone` first
+#   - fuzz: the fuzz programs, built
+#   - site: the site of the documentation, built with warnings as errors and loaded in a browser
+#   - versions: the command of 0.1 and this one, side by side on one cache directory and one Redis server
+#   - tests: all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
 set -e
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
