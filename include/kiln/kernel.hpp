@@ -121,6 +121,9 @@ class Image {
   std::string lowered_name() const { return raw_.lowered_name; }
   std::string specialization() const { return raw_.specialization; }
   std::string_view cubin() const noexcept { return {static_cast<const char*>(raw_.bytes), raw_.size}; }
+  /// The bytes of the image, for cuLibraryLoadData or a file; valid as long as the Image.
+  const std::byte* bytes() const noexcept { return static_cast<const std::byte*>(raw_.bytes); }
+  std::size_t size() const noexcept { return raw_.size; }
   kiln_image* raw() noexcept { return &raw_; }
 
  private:

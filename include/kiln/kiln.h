@@ -424,6 +424,7 @@ typedef struct kiln_stats {
   int32_t remote_servers;
   uint64_t remote_bytes_in, remote_bytes_out;
   double remote_p50_ms, remote_p99_ms; /**< round trips of the slowest server; 0: none yet */
+  uint64_t other_arch; /**< served by an image for another arch that this device runs, such as sm_100f */
 } kiln_stats;
 
 /** Reads the counters. Fills the fields that fit into out->struct_size. */
@@ -564,6 +565,7 @@ typedef struct kiln_kernel_info {
   uint32_t argument_count;
   const char* specialization;
   const char* lowered_name; /**< the kernel's symbol in the cubin */
+  const char* arch;         /**< of the image: "sm_90a", or "sm_100f" where that serves a device of 10.3 */
 } kiln_kernel_info;
 
 /** Reads the facts about a kernel. Makes no driver call. */

@@ -50,6 +50,8 @@ class KernelInfo(NamedTuple):
     #: "rms_norm T=bf16 H=4096"
     specialization: str
     lowered_name: str
+    #: of the image: "sm_90a", or "sm_100f" where that serves a device of 10.3
+    arch: str
 
 
 class Progress(NamedTuple):

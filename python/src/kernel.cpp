@@ -91,9 +91,9 @@ PyObject* get_info(PyObject* self, void*) {
   if (!info(self, &i)) return nullptr;
   const Owned make(PyImport_ImportModule("kiln._values"));
   if (!make) return nullptr;
-  return PyObject_CallMethod(make, "kernel_info", "isIIIIIss", static_cast<int>(i.outcome), i.key,
+  return PyObject_CallMethod(make, "kernel_info", "isIIIIIsss", static_cast<int>(i.outcome), i.key,
                              i.registers, i.spill_bytes, i.shared_bytes, i.max_threads, i.argument_count,
-                             i.specialization, i.lowered_name);
+                             i.specialization, i.lowered_name, i.arch);
 }
 
 PyObject* get_function(PyObject* self, void*) {

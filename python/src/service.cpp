@@ -192,6 +192,7 @@ class Service {
     KILN_COUNTER(disk_hits);
     KILN_COUNTER(layer_hits);
     KILN_COUNTER(foreign_toolchain);
+    KILN_COUNTER(other_arch);
     KILN_COUNTER(compiles);
     KILN_COUNTER(compile_failures);
     KILN_COUNTER(remembered_failures);

@@ -1,27 +1,75 @@
 #include "base/arch.hpp"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "kiln/error.hpp"
 
 namespace kiln::base {
+namespace {
+
+constexpr int kFirstExact = 90, kFirstFamily = 100, kOrin = 87;
+
+/// The compute capabilities that images are compiled for. A device may have a newer one.
+constexpr std::array kCapabilities{75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121};
+
+bool take_suffix(std::string_view& text, std::string_view suffix) {
+  if (!text.ends_with(suffix)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+}  // namespace
 
 Arch Arch::parse(std::string_view text) {
   std::string_view digits = text;
-  if (digits.substr(0, 3) == "sm_") digits.remove_prefix(3);
-  const bool suffix = !digits.empty() && digits.back() == 'a';
-  if (suffix) digits.remove_suffix(1);
+  if (digits.starts_with("sm_")) digits.remove_prefix(3);
+  const bool base = take_suffix(digits, "_base"), family = !base && take_suffix(digits, "f"),
+             exact_suffix = !base && !family && take_suffix(digits, "a");
   int number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const bool number_ok =
       error == std::errc{} && end == digits.data() + digits.size() && number >= 50 && number < 1000;
-  if (!number_ok || (suffix && number < 90)) {
-    throw Error(Errc::unsupported_arch,
-                "unknown arch '" + std::string(text) +
-                    "': expected a compute capability such as 80, sm_80, sm_90a or sm_120 "
-                    "(kiln adds the 'a' from 9.0 on)");
+  if (!number_ok || (exact_suffix && number < kFirstExact) || ((base || family) && number < kFirstFamily)) {
+    throw Error(
+        Errc::unsupported_arch,
+        "unknown arch '" + std::string(text) +
+            "': expected a compute capability such as 80, sm_80, sm_90a or sm_120 "
+            "(kiln adds the 'a' from 9.0 on), or from 10.0 on a target for more GPUs, such as sm_100f "
+            "or sm_100_base");
   }
-  return {number};
+  if (base) return {number, Features::base};
+  if (family) return {number, Features::family};
+  return Arch(number);
+}
+
+std::string Arch::name() const {
+  return compiler_name() + (features == Features::base && number >= kFirstExact ? "_base" : "");
+}
+
+std::string Arch::compiler_name() const {
+  const char* suffix = features == Features::exact ? "a" : features == Features::family ? "f" : "";
+  return "sm_" + std::to_string(number) + suffix;
+}
+
+bool Arch::runs_on(int device) const noexcept {
+  if (number == device) return true;
+  if (features == Features::exact || number == kOrin || device == kOrin) return false;
+  // The families of the compute capabilities so far are their major versions.
+  return number / 10 == device / 10 && number < device;
+}
+
+std::vector<Arch> Arch::that_run_on(int device) {
+  std::vector<Arch> out{Arch(device)};
+  for (const Features features : {Features::family, Features::base}) {
+    if (features == Features::family && device < kFirstFamily) continue;
+    if (const Arch own{device, features}; own != out.front() && device >= kFirstFamily) out.push_back(own);
+    for (auto number = kCapabilities.rbegin(); number != kCapabilities.rend(); ++number)
+      if (const Arch older{*number, features}; *number != device && older.runs_on(device))
+        out.push_back(older);
+  }
+  return out;
 }
 
 }  // namespace kiln::base

@@ -1,6 +1,7 @@
 #include "instantiate/resolve.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
@@ -53,10 +54,19 @@ std::string parameter_of(const Manifest& manifest, const ParameterSpec& spec) {
 
 void check_arch(const Manifest& manifest, base::Arch arch) {
   if (supports(manifest, arch)) return;
-  if (manifest.arch_min) {
+  if (manifest.arch_min && arch.number < manifest.arch_min->number) {
     throw Error(Errc::unsupported_arch, "template " + base::quote(manifest.name) + " does not run on " +
                                             arch.name() + "; it needs " + manifest.arch_min->name() +
                                             " or newer");
+  }
+  if (manifest.arch_only.empty()) {
+    constexpr std::array names{"base", "family", "exact"};
+    throw Error(Errc::unsupported_arch,
+                "template " + base::quote(manifest.name) + " cannot be compiled for " + arch.name() +
+                    ": its manifest says that it needs " +
+                    names[static_cast<std::size_t>(manifest.features)] +
+                    " features (arch = { features = ... } in [template]; without it, exact); use " +
+                    base::Arch(arch.number).name());
   }
   std::vector<std::string> names;
   for (const base::Arch a : manifest.arch_only) names.push_back(a.name());

@@ -100,10 +100,25 @@ std::vector<std::string> parameter_names(const Manifest& manifest) {
   return out;
 }
 
+namespace {
+
+/// True when `arch_only` with `allowed` also allows `arch`. Source for a family or base target of 10.0 or later
+/// also compiles for the targets of the same GPUs that have more instructions.
+bool allows(base::Arch allowed, base::Arch arch) noexcept {
+  if (allowed == arch) return true;
+  return allowed.number >= 100 && allowed.features != base::Features::exact &&
+         allowed.features <= arch.features && allowed.runs_on(arch.number);
+}
+
+}  // namespace
+
 bool supports(const Manifest& manifest, base::Arch arch) noexcept {
-  const auto& only = manifest.arch_only;
-  return !(manifest.arch_min && arch < *manifest.arch_min) &&
-         (only.empty() || std::find(only.begin(), only.end(), arch) != only.end());
+  if (!manifest.arch_only.empty())
+    return std::any_of(manifest.arch_only.begin(), manifest.arch_only.end(),
+                       [&](base::Arch allowed) { return allows(allowed, arch); });
+  const base::Features all = base::Arch(arch.number).features;
+  return !(manifest.arch_min && arch.number < manifest.arch_min->number) &&
+         arch.features >= std::min(all, manifest.features);
 }
 
 }  // namespace kiln::source

@@ -26,8 +26,54 @@ TEST(Arch, SpellingsOfOneCapabilityAreTheSameArch) {
   EXPECT_EQ(Arch::of_capability(10, 3).name(), "sm_103a");
 }
 
+TEST(Arch, AFamilyAndABaseTargetHaveSpellingsOfTheirOwn) {
+  struct Row {
+    const char *text, *name, *compiler_name;
+  };
+  for (const Row& row : {Row{"100", "sm_100a", "sm_100a"}, Row{"sm_100f", "sm_100f", "sm_100f"},
+                         Row{"100f", "sm_100f", "sm_100f"}, Row{"sm_100_base", "sm_100_base", "sm_100"},
+                         Row{"120_base", "sm_120_base", "sm_120"}, Row{"sm_89", "sm_89", "sm_89"}}) {
+    const Arch arch = Arch::parse(row.text);
+    EXPECT_EQ(arch.name(), row.name);
+    EXPECT_EQ(arch.compiler_name(), row.compiler_name);
+    EXPECT_EQ(Arch::parse(arch.name()), arch);
+  }
+}
+
+/// CUDA C++ Programming Guide, "Binary Compatibility" and "Family-Specific Features".
+TEST(Arch, AnImageRunsWhereItsFeaturesAreKnown) {
+  const auto runs = [](const char* image, int device) { return Arch::parse(image).runs_on(device); };
+  EXPECT_TRUE(runs("sm_100a", 100) && runs("sm_100f", 100) && runs("sm_100_base", 100));
+  EXPECT_TRUE(runs("sm_100f", 103) && runs("sm_100_base", 103) && runs("sm_120f", 121));
+  EXPECT_FALSE(runs("sm_100a", 103)) << "exact code runs on one compute capability";
+  EXPECT_FALSE(runs("sm_103f", 100)) << "an older device";
+  EXPECT_FALSE(runs("sm_100_base", 120) || runs("sm_90a", 100)) << "another major version";
+  EXPECT_TRUE(runs("sm_80", 86) && runs("sm_80", 89) && runs("sm_86", 89));
+  EXPECT_FALSE(runs("sm_86", 80) || runs("sm_80", 90));
+  EXPECT_FALSE(runs("sm_80", 87) || runs("sm_87", 89))
+      << "Jetson and other GPUs do not run each other's code";
+}
+
+TEST(Arch, TheBestImageForADeviceComesFirst) {
+  const auto names = [](int device) {
+    std::string out;
+    for (const Arch arch : Arch::that_run_on(device)) out += (out.empty() ? "" : " ") + arch.name();
+    return out;
+  };
+  EXPECT_EQ(names(103), "sm_103a sm_103f sm_100f sm_103_base sm_100_base");
+  EXPECT_EQ(names(100), "sm_100a sm_100f sm_100_base");
+  EXPECT_EQ(names(121), "sm_121a sm_121f sm_120f sm_121_base sm_120_base");
+  EXPECT_EQ(names(90), "sm_90a");
+  EXPECT_EQ(names(89), "sm_89 sm_86 sm_80");
+  EXPECT_EQ(names(87), "sm_87");
+  EXPECT_EQ(names(80), "sm_80");
+  EXPECT_EQ(names(106), "sm_106a sm_106f sm_103f sm_100f sm_106_base sm_103_base sm_100_base")
+      << "a GPU that is newer than this version of kiln";
+}
+
 TEST(Arch, NonsenseIsAnErrorThatShowsTheValueAndWhatIsExpected) {
-  for (const char* text : {"", "sm_", "hopper", "9.0", "sm_80a", "sm_90b", "-90", "99999", "90 "}) {
+  for (const char* text : {"", "sm_", "hopper", "9.0", "sm_80a", "sm_90b", "-90", "99999", "90 ", "sm_90f",
+                           "sm_90_base", "sm_80_base", "sm_100af", "_base"}) {
     try {
       Arch::parse(text);
       ADD_FAILURE() << text;

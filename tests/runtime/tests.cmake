@@ -22,6 +22,7 @@ set(uses kiln kiln_fake_cuda kiln_toolchain kiln_cache kiln_compile kiln_source)
 set(of_fake_driver load capture concurrent load_fault remote_load)
 list(TRANSFORM of_fake_driver REPLACE ".+" "runtime/kernels/\\0_test.cpp")
 kiln_tests(runtime_sm80_test SOURCES runtime/launch/geometry_sm80_test.cpp USES ${uses} LABEL process)  # has another device
+kiln_tests(runtime_sm103_test SOURCES runtime/kernels/other_arch_test.cpp USES ${uses} LABEL process)   # has another device, too
 kiln_tests(runtime_ready_test SOURCES runtime/kernels/ready_test.cpp USES ${uses} LABEL process)        # counts allocations
 kiln_tests(runtime_fake_tests SOURCES ${of_fake_driver} runtime/launch/*_test.cpp runtime/state/sealed_test.cpp USES ${uses} LABEL process)
 
@@ -29,7 +30,7 @@ kiln_tests(runtime_fake_tests SOURCES ${of_fake_driver} runtime/launch/*_test.cp
 kiln_tests(runtime_driver_test SOURCES runtime/service/driver_test.cpp USES kiln kiln_toolchain LABEL gpu)
 kiln_test_again(runtime_driver_test PREFIX Fake. LABEL process TIMEOUT 300 ENVIRONMENT KILN_TEST_FAKE=1)
 kiln_tests(runtime_gpu_test SOURCES runtime/service/runtime_gpu_test.cpp USES kiln kiln_toolchain LABEL gpu)
-foreach(executable runtime_sm80_test runtime_ready_test runtime_fake_tests runtime_driver_test runtime_gpu_test)
+foreach(executable runtime_sm80_test runtime_sm103_test runtime_ready_test runtime_fake_tests runtime_driver_test runtime_gpu_test)
   add_dependencies(${executable} kiln-worker kiln_fake_cuda)
 endforeach()
 

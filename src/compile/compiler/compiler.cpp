@@ -56,7 +56,7 @@ WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& tool
 /// The compiler's options, one per line. The include directories are left out: they belong to the private
 /// folder and say nothing.
 std::string options_of(const CompileJob& job) {
-  std::string out = "--gpu-architecture=" + job.unit.resolved.arch.name();
+  std::string out = "--gpu-architecture=" + job.unit.resolved.arch.compiler_name();
   for (const auto* list : {&job.unit.options, &kiln_options()}) {
     for (const std::string& option : *list) out += '\n' + option;
   }

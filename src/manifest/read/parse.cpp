@@ -1,6 +1,7 @@
 #include "manifest/read/parse.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
@@ -23,9 +24,20 @@ namespace {
 void read_arch(Draft& draft, const TableReader& reader) {
   const TomlValue* found = reader.find("arch");
   if (!found) return;
-  const TableReader arch(*found, "[template] arch", reader.file(), {"min", "only"});
-  if (arch.has("min") == arch.has("only"))
-    reader.fail("arch", "expected { min = \"sm_80\" } or { only = [\"sm_90a\"] }");
+  const TableReader arch(*found, "[template] arch", reader.file(), {"min", "only", "features"});
+  if (arch.has("only") ? arch.has("min") : !arch.has("min") && !arch.has("features"))
+    reader.fail(
+        "arch",
+        "expected { min = \"sm_80\" } or { only = [\"sm_90a\"] }; features = \"base\" may stand beside min");
+  if (arch.has("features")) {
+    constexpr std::array<std::string_view, 3> names{"base", "family", "exact"};
+    const std::string text = *arch.text("features");
+    const auto named = std::find(names.begin(), names.end(), text);
+    if (named == names.end()) arch.fail("features", base::quote(text) + " is not one of: base family exact");
+    if (arch.has("only"))
+      arch.fail("features", "belongs to min; the archs of only say it themselves, such as sm_100f");
+    draft.out.features = static_cast<base::Features>(named - names.begin());
+  }
   const auto parse = [&](std::string_view key, const std::string& text) {
     try {
       return base::Arch::parse(text);

@@ -194,6 +194,7 @@ kiln_status kiln_kernel_get_info(const kiln_kernel* kernel, kiln_kernel_info* ou
     info.argument_count = static_cast<uint32_t>(facts.arguments.size());
     info.specialization = k.specialization().c_str();
     info.lowered_name = facts.lowered_name.c_str();
+    info.arch = k.image().facts.arch.c_str();
     fill_sized(out, info);
   });
 }

@@ -145,7 +145,9 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
 /// remembers failures that need no new try.
 std::uint64_t KernelTemplate::adopt() {
   std::vector<Wanted> waiting;
-  const std::vector<std::string> names = fallbacks_.adopt(waiting);
+  std::vector<std::string> names = fallbacks_.adopt(waiting);
+  const std::vector<std::string> own_arch = maker_.adopt_own_arch();
+  names.insert(names.end(), own_arch.begin(), own_arch.end());
   fallbacks_.tell_adopted(names);
   if (maker_.core().permission().compile)
     for (const Wanted& wanted : waiting) behind_.make(wanted, shared_from_this());
@@ -159,7 +161,7 @@ void KernelTemplate::release() {
     const std::lock_guard lock(state.mutex);
     ++state.epoch;
     tables_.ready.clear(), tables_.references.clear(), tables_.chosen.clear();
-    state.pending.clear(), state.loading.clear(), state.behind.clear();
+    state.pending.clear(), state.loading.clear(), state.behind.clear(), state.other_arch.clear();
     gone = std::move(state.kernels);
     state.kernels.clear();
   }
@@ -176,7 +178,7 @@ void KernelTemplate::describe_loaded(std::set<std::string>& out) {
     for (const PendingFallback& p : state.pending) out.insert(p.wanted.name() + " runs its fallback");
   }
   for (const auto& [name, image] : loaded)
-    out.insert(name + ' ' + target_.arch.name() + ' ' + origin_->digest.hex() + ' ' +
+    out.insert(name + ' ' + image->facts.arch + ' ' + origin_->digest.hex() + ' ' +
                base::digest_of(image->bytes).hex());
 }
 

@@ -56,7 +56,8 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
     return packing_.find_plain(tables_.chosen, names, values, count);
   }
   const LoadedKernel& get_or_fallback(std::span<const Value> values, const GetRequest& request);
-  /// Puts specialised kernels that are ready in the place of their fallbacks. Returns their number.
+  /// Puts specialised kernels that are ready in the place of their fallbacks, and kernels of the device's own
+  /// arch in the place of those from images of other archs. Returns their number.
   std::uint64_t adopt();
   /// Throws Error(manifest) as check_fallback. REQUIRES: nobody has the template yet, or calls come from one
   /// thread at a time with the same generic template.

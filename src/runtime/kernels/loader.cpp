@@ -25,6 +25,7 @@ ObtainOptions KernelLoader::options_of(const GetRequest& request) const noexcept
   out.deadline = request.deadline;
   out.permission = core_.permission(request.asked());
   out.urgency = request.urgency;
+  out.any_arch = target_.driver && request.which == source::Which::kernel;
   return out;
 }
 
@@ -59,7 +60,8 @@ const LoadedKernel& KernelLoader::load_once(const Wanted& wanted, source::Instan
   if (patient) {
     // This also does a load that a caller with a deadline has queued: all of kiln's threads may be waiting
     // here, and none may be left for the queue.
-    if (!loading->begun.exchange(true)) load_and_land(wanted, unit, std::move(obtained), request, *loading);
+    if (!loading->begun.exchange(true))
+      load_and_land(wanted, unit, std::move(obtained), request, *loading, keep);
   } else if (first) {
     load_behind(wanted, std::move(unit), std::move(obtained), request, loading, keep);
   }
@@ -85,7 +87,7 @@ void KernelLoader::load_behind(const Wanted& wanted, source::Instantiation unit,
     try {
       if (why_not) throw Error(Errc::not_ready, wanted.name() + " was not loaded: " + why_not);
       const CurrentContext current(target_, "loading " + wanted.name());
-      load_and_land(wanted, unit, obtained, request, *loading);
+      load_and_land(wanted, unit, obtained, request, *loading, keep);
     } catch (...) {
       give_up(*loading, std::current_exception());
     }
@@ -98,7 +100,8 @@ void KernelLoader::load_behind(const Wanted& wanted, source::Instantiation unit,
 }
 
 void KernelLoader::load_and_land(const Wanted& wanted, const source::Instantiation& unit, Obtained obtained,
-                                 const GetRequest& request, Loading& loading) noexcept {
+                                 const GetRequest& request, Loading& loading,
+                                 const KeepAlive& keep) noexcept {
   KernelTables::State& state = tables_.state.get();
   try {
     const base::NvtxRange range([&] { return "kiln load " + wanted.name(); });
@@ -113,6 +116,7 @@ void KernelLoader::load_and_land(const Wanted& wanted, const source::Instantiati
       if (loading.epoch != state.epoch)
         throw Error(Errc::not_ready, wanted.name() + " was not kept: its scope was released meanwhile");
       state.kernels.push_back(std::move(made));
+      if (is_of_other_arch(*kernel)) state.other_arch.push_back({wanted.name(), kernel});
       tables_.of(request.which).insert(wanted.exact, kernel);
       if (core_.adopts_automatically()) adopted = fallbacks_.adopt_locked(state);
       state.loading.erase(loading.key);
@@ -123,10 +127,66 @@ void KernelLoader::load_and_land(const Wanted& wanted, const source::Instantiati
     core_.events().tell(KILN_EVENT_LOADED, wanted.name(), target_.arch.name(),
                         {.milliseconds = ms, .bytes = bytes});
     fallbacks_.tell_adopted(adopted);
+    if (is_of_other_arch(*kernel)) make_own_arch_behind(*kernel, unit, loading.epoch, keep);
     loading.promise.set_value(kernel);
   } catch (...) {
     give_up(loading, std::current_exception());
   }
+}
+
+bool KernelLoader::is_of_other_arch(const LoadedKernel& kernel) const {
+  return kernel.image().facts.arch != target_.arch.name();
+}
+
+/// The kernel in use stays as it is. The better one is stored, so that other processes and the next start get
+/// it, and is loaded for adoption.
+void KernelLoader::make_own_arch_behind(const LoadedKernel& kernel, const source::Instantiation& unit,
+                                        std::uint64_t epoch, const KeepAlive& keep) {
+  if (!core_.permission().compile) return;
+  core_.background().run(Background::Work::ahead, [this, keep, &kernel, unit, epoch](const char* why_not) {
+    try {
+      if (!why_not) make_own_arch(kernel, unit, epoch);
+    } catch (const std::exception& error) {
+      base::info("the image of " + kernel.image().facts.arch + " goes on serving: " + error.what());
+    }
+  });
+}
+
+void KernelLoader::make_own_arch(const LoadedKernel& instead_of, const source::Instantiation& unit,
+                                 std::uint64_t epoch) {
+  GetRequest request;
+  request.urgency = compile::Urgency::ahead;
+  ObtainOptions options = options_of(request);
+  options.any_arch = false;
+  if (!options.permission.compile) return;  // a seal may have come meanwhile
+  Obtained obtained = core_.obtain(unit, options);
+  const CurrentContext current(target_, "loading " + hint(unit));
+  std::unique_ptr<LoadedKernel> made = load(unit, std::move(obtained), options);
+  std::vector<std::string> adopted;
+  {
+    KernelTables::State& state = tables_.state.get();
+    const std::lock_guard lock(state.mutex);
+    if (state.epoch != epoch) return;
+    for (KernelOfOtherArch& other : state.other_arch)
+      if (other.kernel == &instead_of) other.better = made.get();
+    Counters& counters = core_.state().counters;
+    ++counters.loads, counters.device_bytes += made->image().bytes.size();
+    state.kernels.push_back(std::move(made));
+    if (core_.adopts_automatically()) adopted = adopt_own_arch_locked(state);
+  }
+  fallbacks_.tell_adopted(adopted);
+}
+
+std::vector<std::string> KernelLoader::adopt_own_arch_locked(KernelTables::State& state) {
+  std::vector<std::string> names;
+  std::erase_if(state.other_arch, [&](const KernelOfOtherArch& other) {
+    if (!other.better) return false;
+    for (ReadyTable* table : {&tables_.ready, &tables_.chosen})
+      table->replace_everywhere(other.kernel, other.better);
+    names.push_back(other.name);
+    return true;
+  });
+  return names;
 }
 
 void KernelLoader::give_up(Loading& loading, std::exception_ptr error) noexcept {

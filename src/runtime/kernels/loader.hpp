@@ -23,6 +23,9 @@ class KernelLoader {
                                 const GetRequest& request, const KeepAlive& keep);
   /// The options with which a request goes down the path, with the permission of this moment.
   ObtainOptions options_of(const GetRequest& request) const noexcept;
+  /// Puts kernels of the device's own arch in the place of those whose images were made for another arch, as
+  /// far as they were made meanwhile. Returns their names. REQUIRES: the state's mutex.
+  std::vector<std::string> adopt_own_arch_locked(KernelTables::State& state);
 
  private:
   std::shared_ptr<Loading> loading_of(const Wanted& wanted, const GetRequest& request, bool& first,
@@ -30,7 +33,11 @@ class KernelLoader {
   void load_behind(const Wanted& wanted, source::Instantiation unit, Obtained obtained,
                    const GetRequest& request, const std::shared_ptr<Loading>& loading, const KeepAlive& keep);
   void load_and_land(const Wanted& wanted, const source::Instantiation& unit, Obtained obtained,
-                     const GetRequest& request, Loading& loading) noexcept;
+                     const GetRequest& request, Loading& loading, const KeepAlive& keep) noexcept;
+  void make_own_arch_behind(const LoadedKernel& kernel, const source::Instantiation& unit,
+                            std::uint64_t epoch, const KeepAlive& keep);
+  void make_own_arch(const LoadedKernel& instead_of, const source::Instantiation& unit, std::uint64_t epoch);
+  bool is_of_other_arch(const LoadedKernel& kernel) const;
   void give_up(Loading& loading, std::exception_ptr error) noexcept;
   std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, Obtained obtained,
                                      ObtainOptions options);

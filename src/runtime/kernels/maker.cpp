@@ -127,6 +127,12 @@ std::uint64_t KernelMaker::epoch() {
   return state.epoch;
 }
 
+std::vector<std::string> KernelMaker::adopt_own_arch() {
+  KernelTables::State& state = tables_.state.get();
+  const std::lock_guard lock(state.mutex);
+  return loader_.adopt_own_arch_locked(state);
+}
+
 /// Throws when the scope was released: such a kernel is neither compiled nor loaded.
 void KernelMaker::check_kept(const Wanted& wanted, const GetRequest& request) {
   if (request.epoch && *request.epoch != epoch())

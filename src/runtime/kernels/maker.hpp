@@ -46,6 +46,8 @@ class KernelMaker {
 
   /// The number of releases so far.
   std::uint64_t epoch();
+  /// As KernelLoader::adopt_own_arch_locked.
+  std::vector<std::string> adopt_own_arch();
   /// Throws when a request on kiln's own threads has come to its turn after the seal, because it is
   /// then a miss.
   void check_unsealed(const Wanted& wanted, const GetRequest& request);

@@ -84,6 +84,14 @@ void ReadyTable::grow() {
   current_.store(buckets_.back().get(), std::memory_order_release);
 }
 
+void ReadyTable::replace_everywhere(const LoadedKernel* old, const LoadedKernel* kernel) noexcept {
+  const Buckets* const in = current_.load(std::memory_order_relaxed);
+  if (!in) return;
+  for (std::uint64_t i = 0; i <= in->mask; ++i)
+    if (in->buckets[i].kernel.load(std::memory_order_relaxed) == old)
+      in->buckets[i].kernel.store(kernel, std::memory_order_release);
+}
+
 void ReadyTable::clear() noexcept {
   current_.store(nullptr, std::memory_order_release);
   buckets_.clear();

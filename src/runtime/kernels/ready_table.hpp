@@ -90,6 +90,9 @@ class ReadyTable {
   const LoadedKernel* insert(const PackedParameters& parameters, const LoadedKernel* kernel);
   /// Replaces the kernel of an entry that is there. REQUIRES: no other writer.
   void replace(const PackedParameters& parameters, const LoadedKernel* kernel) noexcept;
+  /// Replaces a kernel wherever it is. Readers may get the old one until they look again, so it must stay
+  /// loaded. REQUIRES: no other writer.
+  void replace_everywhere(const LoadedKernel* old, const LoadedKernel* kernel) noexcept;
   /// REQUIRES: no reader and no other writer.
   void clear() noexcept;
 

@@ -59,7 +59,7 @@ std::shared_ptr<KernelTemplate> Scope::open_alone(const std::string& name, const
   const auto origin = all_.catalog().open(name);
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
-  auto& opened = state.opened[{name, target.context, target.context_id, target.arch.number}];
+  auto& opened = state.opened[{name, target.context, target.context_id, target.arch}];
   if (!opened || opened->shared_origin() != origin) {
     auto fresh = std::make_shared<KernelTemplate>(all_.core(), origin, target);
     state.templates.push_back(fresh);

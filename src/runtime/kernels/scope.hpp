@@ -78,7 +78,7 @@ class Scope {
 
   struct State {
     std::mutex mutex;  // guards what follows
-    std::map<std::tuple<std::string, toolchain::CUcontext, std::uint64_t, int>,
+    std::map<std::tuple<std::string, toolchain::CUcontext, std::uint64_t, base::Arch>,
              std::shared_ptr<KernelTemplate>>
         opened;
     std::vector<std::shared_ptr<KernelTemplate>> templates;  ///< all that were ever opened

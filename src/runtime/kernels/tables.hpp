@@ -38,6 +38,13 @@ struct PendingFallback {
   std::vector<PackedParameters> keys;  ///< keys under which the fallback was returned
 };
 
+/// A kernel whose image was made for another arch that the device runs, too.
+struct KernelOfOtherArch {
+  std::string name;
+  const LoadedKernel* kernel = nullptr;
+  const LoadedKernel* better = nullptr;  ///< from the image of the device's own arch; null: not made yet
+};
+
 struct KernelTables {
   /// A forked child starts with its own: it has none of the threads that hold the mutex or finish a load.
   struct State {
@@ -46,7 +53,8 @@ struct KernelTables {
     std::map<std::pair<source::Which, std::string>, std::shared_ptr<Loading>> loading;
     std::set<std::string> behind;          ///< being made ahead of need, in this epoch
     std::vector<PendingFallback> pending;  ///< fallbacks whose specialised kernels were not there
-    std::uint64_t epoch = 0;               ///< counts releases
+    std::vector<KernelOfOtherArch> other_arch;
+    std::uint64_t epoch = 0;  ///< counts releases
   };
 
   ReadyTable& of(source::Which which) noexcept { return which == source::Which::kernel ? ready : references; }

@@ -30,6 +30,9 @@ struct ObtainOptions {
   Arguments arguments = Arguments::as_declared;
   /// The files of this instantiation, if this call has read them to look for a tuned choice; else null.
   std::shared_ptr<const KeyedFiles> files{};
+  /// When no store has the image of the instantiation's own arch: an image of another arch that the same device
+  /// runs serves, too.
+  bool any_arch = false;
 };
 
 struct Unit : KeyedFiles {

@@ -10,7 +10,7 @@
 namespace kiln::runtime {
 
 struct Counters : fleet::Counts {
-  Count memory_hits{}, disk_hits{}, foreign_toolchain{}, compiles{}, compile_failures{},
+  Count memory_hits{}, disk_hits{}, foreign_toolchain{}, other_arch{}, compiles{}, compile_failures{},
       remembered_failures{}, waits{};
   Count miss_absent{}, miss_damaged{}, miss_other_key_text{}, miss_gate_timeout{}, miss_unreadable{},
       miss_no_store{};
@@ -36,7 +36,7 @@ inline std::uint64_t puts_skipped(const Counters& counters) noexcept {
 
 inline void read(const Counters& counters, kiln_stats& out) noexcept {
   out.memory_hits = counters.memory_hits, out.disk_hits = counters.disk_hits,
-  out.foreign_toolchain = counters.foreign_toolchain;
+  out.foreign_toolchain = counters.foreign_toolchain, out.other_arch = counters.other_arch;
   out.compiles = counters.compiles, out.compile_failures = counters.compile_failures,
   out.remembered_failures = counters.remembered_failures;
   out.waits = counters.waits, out.miss_absent = counters.miss_absent,

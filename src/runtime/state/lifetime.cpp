@@ -57,6 +57,7 @@ constexpr LifetimeCounter kCounters[] = {
     {"remote", "wait_timeouts", &C::remote_wait_timeouts},
     {"remote", "leases_lost", &C::remote_leases_lost},
     {"remote", "reported", &C::remote_reported},
+    {"hits", "other_arch", &C::other_arch},
 };
 static_assert(std::size(kCounters) <= cache::kTallyValues);
 static_assert(sizeof(Counters) == (std::size(kCounters) + 1) * sizeof(C::Count),

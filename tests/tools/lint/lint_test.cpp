@@ -157,6 +157,21 @@ TEST_F(LintCompiles, SaysWhatTheCompilerRefuses) {
   EXPECT_TRUE(says(said, {"error at typical.toml:24", "\"y\" is undefined"})) << said;
 }
 
+TEST_F(LintCompiles, AClaimOfFewerFeaturesThanTheSourceUsesIsAnError) {
+  const std::string exact_only =
+      "template <int N> __global__ void __launch_bounds__(N) typical(float* x, int n) {\n"
+      "#if __CUDA_ARCH__ >= 1000 && !defined(__CUDA_ARCH_FEAT_SM100_ALL)\n"
+      "#error needs the instructions of one architecture\n#endif\n  if (threadIdx.x < n) x[0] = N;\n}\n";
+  const auto with = [&](const std::string& arch, int status) {
+    put(changed(kTypical, "instantiate", "arch = " + arch + "\ninstantiate"), exact_only);
+    return lint(status);
+  };
+  EXPECT_TRUE(says(found(with("{ min = \"sm_80\", features = \"base\" }", 1), "features"),
+                   {"error at typical.toml:", "sm_100_base", "needs the instructions"}));
+  EXPECT_TRUE(says(found(with("{ min = \"sm_80\", features = \"family\" }", 1), "features"), {"sm_100f"}));
+  EXPECT_EQ(found(with("{ min = \"sm_80\" }", 0), "features"), "");
+}
+
 TEST_F(LintCompiles, ARowThatBreaksARequirementIsAnError) {
   put(changed(kTypical, "[launch]",
               "[[require]]\nexpr = \"N > 64\"\nmessage = \"N = {N} is small\"\n[launch]"),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tools/kiln_process.hpp"
 
@@ -75,6 +76,41 @@ TEST_F(Prewarm, RepeatsAreMadeOnce) {
   const auto json = kiln({"prewarm", path("repeats.toml"), path("repeats.toml"), "--json"}).json();
   EXPECT_EQ(json["total"], 1);
   EXPECT_EQ(json["repeats"], 5);  // twice three rows, and one of them is not a repeat
+}
+
+TEST_F(Prewarm, AGenerationOfGpusGetsTheFewestImages) {
+  write("templates/wide.toml",
+        "format = 1\n[template]\nname = \"wide\"\nsource = \"wide.cu\"\ninstantiate = \"wide<{N}>\"\n"
+        "arch = { min = \"sm_80\", features = \"family\" }\n[param.N]\nkind = \"int\"\nrange = [1, 9]\n"
+        "[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\n");
+  write("templates/wide.cu", "template <int N> __global__ void wide() {}\n");
+  write("plan.toml", "[[prewarm]]\ntemplate = \"wide\"\nN = 1\n");
+  const Finished r = kiln({"prewarm", path("plan.toml"), "--arch", "blackwell,H100", "--json"});
+  ASSERT_EQ(r.status, 0) << r.out << r.err;
+  std::set<std::string> archs;
+  const auto made = r.json();
+  for (const auto& entry : made["entries"]) archs.insert(entry["arch"].get<std::string>());
+  EXPECT_EQ(archs, (std::set<std::string>{"sm_100f", "sm_120f", "sm_90a"}));
+
+  const Finished check =
+      kiln({"prewarm", path("plan.toml"), "--check", "--gpus", "B200,B300,gb-10,sm_89", "--json"});
+  EXPECT_EQ(check.status, 3) << "nothing serves sm_89";
+  const auto gpus = check.json()["gpus"];
+  ASSERT_EQ(gpus.size(), 4u);
+  EXPECT_EQ(gpus[0]["by"], nlohmann::json::parse(R"({"sm_100f": 1})"));
+  EXPECT_EQ(gpus[1]["by"], nlohmann::json::parse(R"({"sm_100f": 1})")) << "one image for both";
+  EXPECT_EQ(gpus[1]["compute_capability"], "10.3");
+  EXPECT_EQ(gpus[2]["by"], nlohmann::json::parse(R"({"sm_120f": 1})"));
+  EXPECT_EQ(gpus[3]["covered"], 0);
+  EXPECT_EQ(gpus[3]["missing"][0]["template"], "wide");
+  const Finished text = kiln({"prewarm", path("plan.toml"), "--check", "--gpus", "B300"});
+  EXPECT_EQ(text.status, 0);
+  EXPECT_NE(text.out.find("B300  10.3"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("1 by sm_100f"), std::string::npos) << text.out;
+  const Finished unknown = kiln({"prewarm", path("plan.toml"), "--check", "--gpus", "B9"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_NE(unknown.err.find("'B9'"), std::string::npos) << unknown.err;
+  EXPECT_NE(unknown.err.find("blackwell"), std::string::npos) << unknown.err;
 }
 
 TEST_F(Prewarm, EveryArchOfTheListAndTheRowsOwn) {

@@ -9,6 +9,7 @@
 #include "kiln/error.hpp"
 #include "library/work_lists.hpp"
 #include "toolchain/driver.hpp"
+#include "toolchain/gpus.hpp"
 #include "tools/kiln/cli/command_tree.hpp"
 
 namespace kiln::cli {
@@ -152,6 +153,17 @@ std::vector<base::Arch> Context::target_archs() {
     if (std::find(out.begin(), out.end(), parsed) == out.end()) out.push_back(parsed);
   }
   if (out.empty()) out.push_back(target_arch());
+  return out;
+}
+
+TargetGpus Context::target_gpus() {
+  TargetGpus out;
+  for (const std::string& text : base::split(arch, ',')) {
+    const std::vector<int> devices = toolchain::capabilities_of(text);
+    out.devices.insert(out.devices.end(), devices.begin(), devices.end());
+    if (devices.empty()) out.archs.push_back(base::Arch::parse(text));
+  }
+  if (out.archs.empty() && out.devices.empty()) out.archs.push_back(target_arch());
   return out;
 }
 

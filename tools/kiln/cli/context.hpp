@@ -25,6 +25,13 @@ enum Exit : int {
   kInterrupted = 130
 };
 
+/// The targets that rows without an arch are compiled for.
+struct TargetGpus {
+  std::vector<base::Arch> archs;
+  /// Compute capabilities, such as 103. Each row gets the fewest images that serve all of them.
+  std::vector<int> devices;
+};
+
 class Context {
  public:
   /// Common flags as given; an empty string means that the flag was not given.
@@ -66,6 +73,8 @@ class Context {
   /// The archs of a command whose --arch is a list, in that order and without repeats. Falls back as
   /// `target_arch` does.
   std::vector<base::Arch> target_archs();
+  /// As target_archs, for a command that fills caches: --arch may also name GPUs and generations of GPUs.
+  TargetGpus target_gpus();
   /// The name of the device whose tuned choices apply: `said` (--device), else this machine's GPU when it has
   /// that arch, else empty.
   std::string target_device(const std::string& said, base::Arch arch);

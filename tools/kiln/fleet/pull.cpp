@@ -60,7 +60,7 @@ class Pull {
   };
 
   void of_plans() {
-    const PrewarmPlan plan = make_plan(context_, arguments_.selection.plans, context_.target_archs(),
+    const PrewarmPlan plan = make_plan(context_, arguments_.selection.plans, context_.target_gpus(),
                                        {arguments_.selection.device, arguments_.layer.empty()});
     std::vector<One> batch;
     for (const PlannedTask& task : plan.tasks) {

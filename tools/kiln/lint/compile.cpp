@@ -1,6 +1,7 @@
 #include "tools/kiln/lint/compile.hpp"
 #include "tools/kiln/lint/lines.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -78,6 +79,7 @@ class CompileOne {
       kernel(source::resolve(manifest, values, arch));
       if (variant_for(manifest, arch).reference)
         reference(source::resolve(manifest, values, arch, source::Archs::any));
+      claimed_features();
     } catch (const Error& error) {
       if (error.code() == Errc::no_compiler)
         add("not-compiled", Severity::note, place_, "not compiled: " + std::string(error.what()));
@@ -123,6 +125,33 @@ class CompileOne {
         lint_image(unit.manifest(), resolved, got.image->facts, got.image->bytes, foreign_, lines_);
     out_.findings.insert(out_.findings.end(), std::make_move_iterator(more.begin()),
                          std::make_move_iterator(more.end()));
+  }
+
+  /// Compiles every [[prewarm]] row for the target that has only the instructions which the manifest claims to
+  /// need. Where those are all, kernel() has done it.
+  void claimed_features() {
+    const Manifest& manifest = origin_->manifest;
+    if (manifest.features == base::Features::exact || !manifest.arch_only.empty()) return;
+    const base::Arch claimed{std::max(100, manifest.arch_min ? manifest.arch_min->number : 0),
+                             manifest.features};
+    for (const source::PrewarmRow& row : manifest.prewarm) {
+      std::vector<NamedValue> named;
+      for (const auto& [name, texts] : row.values)
+        named.push_back({name, Value(std::string_view(texts.front()))});
+      try {
+        image_of(source::instantiate(
+            origin_, source::resolve(manifest, source::positional(manifest, named), claimed)));
+      } catch (const Error& error) {
+        if (error.code() == Errc::requirement) continue;  // the row is for other archs
+        const bool unknown = error.code() == Errc::unsupported_arch;
+        add("features", unknown ? Severity::note : Severity::error,
+            manifest.file + ':' + std::to_string(row.line),
+            "[template] arch claims fewer features than exact, so images for " + claimed.name() +
+                " are made, " +
+                (unknown ? "which was not checked: " : "and this row does not compile for it: ") +
+                what_of(error));
+      }
+    }
   }
 
   void reference(source::Resolved resolved) {

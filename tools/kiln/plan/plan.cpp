@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "compile/key/tuned_choice.hpp"
+#include "instantiate/other_archs.hpp"
 #include "kiln/error.hpp"
 #include "kiln/kiln.h"
 #include "manifest/parameter_value.hpp"
@@ -164,6 +165,28 @@ std::vector<PlannedTask> make_tasks(Making& making, const PlannedSpecialization&
   return out;
 }
 
+/// The archs that a row without one is made for. A device that the row's template or values do not allow is
+/// reported with its own arch.
+std::vector<base::Arch> archs_for(Making& making, const PlannedSpecialization& row,
+                                  const TargetGpus& targets) {
+  std::vector<base::Arch> out = targets.archs;
+  if (targets.devices.empty()) return out;
+  const auto add = [&](base::Arch arch) {
+    if (std::find(out.begin(), out.end(), arch) == out.end()) out.push_back(arch);
+  };
+  const auto& origin = making.origins.open(row.template_name);
+  std::vector<NamedValue> named;
+  for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
+  try {
+    const std::vector<Value> values = source::positional(origin->manifest, named);
+    for (const base::Arch arch : source::covering_archs(origin, values, targets.devices)) add(arch);
+  } catch (
+      const Error&) {  // the caller resolves the row for these archs, and reports the error with its place
+    for (const int device : targets.devices) add(base::Arch(device));
+  }
+  return out;
+}
+
 /// The key in the row that `error` is about.
 std::string key_of(const Error& error, Origins& origins, const PlannedSpecialization& row) {
   if (error.code() == Errc::unknown_template) return "template";
@@ -194,8 +217,8 @@ void put_in_order(std::vector<PlannedTask>& tasks) {
 
 }  // namespace
 
-PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files,
-                      const std::vector<base::Arch>& archs, const PlanDevice& device) {
+PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files, const TargetGpus& targets,
+                      const PlanDevice& device) {
   source::Catalog& catalog = context.service().catalog();
   PrewarmPlan plan;
   Origins origins(catalog);
@@ -204,7 +227,8 @@ PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files,
   Making making{context, origins, device, plan};
   for (const PlannedSpecialization& row : read_rows(catalog, origins, files, notes)) {
     const bool own_arch = !row.arch.empty();
-    for (const base::Arch& arch : own_arch ? std::vector{base::Arch::parse(row.arch)} : archs) {
+    for (const base::Arch& arch :
+         own_arch ? std::vector{base::Arch::parse(row.arch)} : archs_for(making, row, targets)) {
       try {
         for (PlannedTask& task : make_tasks(making, row, arch)) {
           const auto [known, fresh] =

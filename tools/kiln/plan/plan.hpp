@@ -46,13 +46,13 @@ struct PlanDevice {
 };
 
 /// Resolves the rows of `files`, or without `files` the [[prewarm]] rows of every template that is
-/// not internal. A row is made for its own arch, else for each of `archs`. Throws Error before
+/// not internal. A row is made for its own arch, else for `targets`. Throws Error before
 /// anything is compiled:
 /// - `io` for an unreadable plan;
 /// - for a mistake in a plan "FILE:LINE: ...", with a code whose exit is kUsage: no TOML, an unknown
 ///   template or parameter, a wrong value, or too many rows.
-PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files,
-                      const std::vector<base::Arch>& archs, const PlanDevice& device);
+PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files, const TargetGpus& targets,
+                      const PlanDevice& device);
 
 /// Appends to `template_path` the directories of templates that lie beside the traces among `files`.
 std::string template_path_of(const std::vector<std::string>& files, const std::string& template_path);

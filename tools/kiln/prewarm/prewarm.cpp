@@ -13,6 +13,7 @@
 #include "tools/kiln/plan/note.hpp"
 #include "tools/kiln/plan/run.hpp"
 #include "tools/kiln/plan/tuned_device.hpp"
+#include "tools/kiln/prewarm/gpus.hpp"
 #include "tools/kiln/prewarm/missed.hpp"
 #include "tools/kiln/prewarm/report.hpp"
 #include "tools/kiln/prewarm/room.hpp"
@@ -26,7 +27,7 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> plans;
-  std::string layer, memory, trace, device;
+  std::string layer, memory, trace, device, gpus;
   int jobs = 0;
   bool keep_going = false, check = false, strict = false, remote = false, missed = false;
 };
@@ -37,6 +38,9 @@ constexpr const char* kHelp =
     "{ from = 64, to = 4096, times = 2 }; lists multiply. A trace is the file that processes under\n"
     "KILN_RECORD=FILE wrote: what they asked for. FILE.templates beside it joins the template path.\n"
     "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
+    "It may also name GPUs (B200) and generations (blackwell, hopper, ada, ampere). Each row then gets the\n"
+    "fewest images that serve all of them, as far as its template says which instructions it needs.\n"
+    "--check --gpus B200,B300 says for each GPU which images of the cache or layer would serve it.\n"
     "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. All users may read it\n"
     "(0755, files 0644). It gets every kernel of the plan, also kernels that the cache holds already. A DIR\n"
     "that cannot be written is an error.\n"
@@ -181,13 +185,18 @@ int prewarm(Context& context, const Arguments& arguments) {
   }
   // A layer must not depend on choices of this machine, unless --device asks for them.
   if (layer && !arguments.device.empty()) layer->look_for_choices(service.config());
-  const PrewarmPlan plan = make_plan(context, plans, context.target_archs(),
+  const std::vector<GpuNamed> gpus = parse_gpus(arguments.gpus);
+  TargetGpus targets = context.target_gpus();
+  if (!gpus.empty()) targets = {};
+  for (const GpuNamed& gpu : gpus) targets.archs.push_back(base::Arch(gpu.capability));
+  const PrewarmPlan plan = make_plan(context, plans, targets,
                                      {arguments.device, arguments.layer.empty(), !arguments.layer.empty()});
   if (plan.without_device > 0 && layer)
     base::warn(counted(plan.without_device, "row was", "rows were") +
                " tuned where the trace was written; without --device NAME the layer gets the kernels and no "
                "tuned choices");
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
+  if (!gpus.empty()) return report_gpus(context, plan, gpus);
   if (arguments.check && arguments.remote) return check_tier(context, plan, arguments.strict);
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.core(), plan));
   if (!service.core().state().stores.writable())
@@ -249,6 +258,11 @@ void add_prewarm(Command app, Context& context) {
   sub.option("--layer", arguments->layer, "Write into this layer instead of the cache")
       .not_empty()
       .type_name("DIR");
+  sub.option("--gpus", arguments->gpus,
+             "With --check: list which images would serve these GPUs, such as B200,hopper,sm_89")
+      .type_name("LIST")
+      .needs(check)
+      .excludes(remote);
   add_device_option(sub, arguments->device);
   sub.option("--trace", arguments->trace,
              "Write the run's timeline to FILE, for chrome://tracing or Perfetto")

@@ -132,7 +132,9 @@ std::uint64_t sum_of(const Json& group) {
 /// another toolchain served was counted as a miss before.
 std::optional<double> hit_rate_of(const Json& lifetime) {
   const Json &hits = lifetime.at("hits"), &misses = lifetime.at("misses");
-  const std::uint64_t foreign = hits.value("foreign_toolchain", std::uint64_t{0}), found = sum_of(hits);
+  const std::uint64_t foreign = hits.value("foreign_toolchain", std::uint64_t{0}) +
+                                hits.value("other_arch", std::uint64_t{0}),
+                      found = sum_of(hits);
   const std::uint64_t asks = found - foreign + std::max(sum_of(misses), foreign);
   if (asks == 0) return std::nullopt;
   return static_cast<double>(found) / static_cast<double>(asks);

@@ -95,7 +95,7 @@ struct HeaderTrace {
 /// since early versions of 12.
 std::vector<std::string> options_for(const Nvrtc& nvrtc, const WorkerRequest& request,
                                      const std::string& prefix, bool trace) {
-  std::vector<std::string> out{"--gpu-architecture=" + request.arch};
+  std::vector<std::string> out{"--gpu-architecture=" + base::Arch::parse(request.arch).compiler_name()};
   for (const auto& [name, path] : request.roots) out.push_back("-I" + prefix + name);
   for (const std::string& option : request.options) {
     if (option == "--no-cache" && !nvrtc.at_least(12, 9)) continue;
@@ -201,7 +201,7 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
     response.status = Status::unsupported_arch;
     response.message =
         "NVRTC " + response.compiler_version + " has no code for " + request.arch + "; it knows";
-    for (const int arch : nvrtc.archs) response.message += ' ' + base::Arch{arch}.name();
+    for (const int arch : nvrtc.archs) response.message += ' ' + base::Arch(arch).name();
     return;
   }
   make_roots(directory, request);

@@ -1,0 +1,70 @@
+#include "toolchain/gpus.hpp"
+
+#include <cctype>
+
+namespace kiln::toolchain {
+namespace {
+
+struct GpuRow {
+  const char* name;
+  std::vector<int> capabilities;
+};
+
+const std::vector<GpuRow>& rows() {
+  static const std::vector<GpuRow> all{
+      {"blackwell", {100, 103, 120, 121}},
+      {"hopper", {90}},
+      {"ada", {89}},
+      {"ampere", {80, 86}},
+      {"B300", {103}},
+      {"GB300", {103}},
+      {"B200", {100}},
+      {"GB200", {100}},
+      {"B100", {100}},
+      {"RTX 5090", {120}},
+      {"RTX PRO 6000", {120}},
+      {"GB10", {121}},
+      {"H200", {90}},
+      {"GH200", {90}},
+      {"H100", {90}},
+      {"H20", {90}},
+      {"L40S", {89}},
+      {"L40", {89}},
+      {"L4", {89}},
+      {"RTX 4090", {89}},
+      {"A100", {80}},
+      {"A30", {80}},
+      {"A40", {86}},
+      {"A10", {86}},
+      {"A10G", {86}},
+      {"RTX 3090", {86}},
+      {"orin", {87}},
+      {"thor", {110}},
+  };
+  return all;
+}
+
+std::string plain(std::string_view name) {
+  std::string out;
+  for (const char c : name)
+    if (c != ' ' && c != '-' && c != '_')
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+}  // namespace
+
+std::vector<int> capabilities_of(std::string_view name) {
+  const std::string wanted = plain(name);
+  for (const GpuRow& row : rows())
+    if (plain(row.name) == wanted) return row.capabilities;
+  return {};
+}
+
+std::string known_gpus() {
+  std::string out;
+  for (const GpuRow& row : rows()) out += (out.empty() ? "" : ", ") + std::string(row.name);
+  return out;
+}
+
+}  // namespace kiln::toolchain

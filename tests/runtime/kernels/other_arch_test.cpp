@@ -1,0 +1,152 @@
+// A device without an image of its own arch is served by one that was made for its family.
+#include "base/deadline.hpp"
+#include "runtime/fake_runtime.hpp"
+
+namespace kiln::testing {
+namespace {
+
+const bool kOnSm103 = ::setenv("KILN_FAKE_ARCH", "103", 1) == 0;  // read by the fake driver's first call
+
+class OtherArch : public FakeRuntime {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(kOnSm103);
+    if (!real_toolkit().has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+    FakeRuntime::SetUp();
+  }
+  static void add(Service& service, const std::string& arch) {
+    service.add_template(
+        "format = 1\n[template]\nname = \"f\"\nsource = \"f.cu\"\ninstantiate = \"f<{N}>\"\narch = " + arch +
+            "\n[param.N]\nkind = \"int\"\nrange = [1, 9]\n[[arg]]\nname = \"out\"\ntype = \"ptr<f32>\"\n"
+            "access = \"write\"\n[launch]\ngrid = [\"1\"]\nblock = [\"64\"]\n",
+        "template <int N> __global__ void f(float* out) { *out = N; }\n");
+  }
+  /// Stores the image of f N=n for an arch.
+  void store(const std::string& arch, int n = 3, const std::string& allowed = kFamily) {
+    Service builder(options());
+    add(builder, allowed);
+    builder.open("f", Device::none(arch)).compile(n);
+  }
+  static std::string arch_of(const Kernel& kernel) { return std::string(kernel.info().arch); }
+
+  static constexpr const char *kFamily = "{ min = \"sm_80\", features = \"family\" }",
+                              *kBase = "{ min = \"sm_80\", features = \"base\" }";
+};
+
+TEST_F(OtherArch, ASealedProcessIsServedByTheImageOfTheFamily) {
+  store("sm_100f");
+  Options o = options();
+  o.mode = Mode::sealed;
+  Service service(o);
+  add(service, kFamily);
+  const KernelTemplate f = service.open("f");
+  const Kernel kernel = f.get(3);
+  EXPECT_EQ(arch_of(kernel), "sm_100f");
+  EXPECT_EQ(std::string(kernel.info().specialization), "f N=3");
+  kernel(nullptr, device_pointer<float>());
+  EXPECT_EQ(service.stats().other_arch, 1u);
+  EXPECT_EQ(service.stats().compiles, 0u);
+  EXPECT_EQ(f.get(3).handle(), kernel.handle());
+  expect_error(Errc::not_ready, {"f N=4", "sm_103a"}, [&] { f.get(4); });
+  EXPECT_EQ(service.adopt(), 0u) << "a sealed process makes nothing better";
+}
+
+TEST_F(OtherArch, TheBestImageIsTaken) {
+  store("sm_100_base", 3, kBase);
+  store("sm_100f", 3, kBase);
+  Options o = options();
+  o.mode = Mode::sealed;
+  {
+    Service service(o);
+    add(service, kBase);
+    EXPECT_EQ(arch_of(service.open("f").get(3)), "sm_100f");
+  }
+  store("sm_103a", 3, kBase);
+  Service service(o);
+  add(service, kBase);
+  EXPECT_EQ(arch_of(service.open("f").get(3)), "sm_103a");
+  EXPECT_EQ(service.stats().other_arch, 0u);
+}
+
+TEST_F(OtherArch, AnImageThatTheManifestNoLongerAllowsIsNotTaken) {
+  store("sm_100_base", 3, kBase);
+  Options o = options();
+  o.mode = Mode::sealed;
+  Service service(o);
+  add(service, kFamily);
+  expect_error(Errc::not_ready, {"f N=3"}, [&] { service.open("f").get(3); });
+}
+
+TEST_F(OtherArch, ABetterImageIsMadeBehindAndTakenByAdopt) {
+  store("sm_100f");
+  Service service(options());
+  add(service, kFamily);
+  const KernelTemplate f = service.open("f");
+  const Kernel first = f.get(3);
+  EXPECT_EQ(arch_of(first), "sm_100f");
+  EXPECT_EQ(f.get({{"N", "3"}}).handle(), first.handle());
+  std::uint64_t adopted = 0;
+  EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(100)),
+                               [&] { return (adopted = service.adopt()) != 0; }));
+  EXPECT_EQ(adopted, 1u);
+  EXPECT_EQ(service.stats().compiles, 1u);
+  const Kernel better = f.get(3);
+  EXPECT_EQ(arch_of(better), "sm_103a");
+  EXPECT_EQ(f.get({{"N", "3"}}).handle(), better.handle()) << "every way of saying it";
+  EXPECT_EQ(service.adopt(), 0u);
+  first(nullptr, device_pointer<float>());  // a graph may hold the first kernel, so it stays loaded
+  better(nullptr, device_pointer<float>());
+  EXPECT_EQ(service.stats().adopted, 1u);
+}
+
+TEST_F(OtherArch, TheNextProcessGetsTheBetterImageFromTheStore) {
+  store("sm_100f");
+  {
+    Service service(options());
+    add(service, kFamily);
+    service.open("f").get(3);
+    EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(100)),
+                                 [&] { return service.stats().puts == 1; }));
+  }
+  Service service(options());
+  add(service, kFamily);
+  EXPECT_EQ(arch_of(service.open("f").get(3)), "sm_103a");
+  EXPECT_EQ(service.stats().compiles, 0u);
+}
+
+TEST_F(OtherArch, WithAutomaticAdoptionNobodyHasToAsk) {
+  store("sm_100f");
+  Options o = options();
+  o.adopt = Adopt::automatically;
+  Service service(o);
+  add(service, kFamily);
+  const KernelTemplate f = service.open("f");
+  f.get(3);
+  EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(100)),
+                               [&] { return arch_of(f.get(3)) == "sm_103a"; }));
+}
+
+TEST_F(OtherArch, AReleaseMeanwhileDropsTheBetterImage) {
+  store("sm_100f");
+  Service service(options());
+  add(service, kFamily);
+  Scope scope = service.scope();
+  {
+    const KernelTemplate f = scope.open("f");
+    EXPECT_EQ(arch_of(f.get(3)), "sm_100f");
+    scope.release();
+  }
+  EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(100)),
+                               [&] { return service.stats().compiles == 1; }));
+  EXPECT_EQ(arch_of(scope.open("f").get(3)), "sm_103a");
+}
+
+TEST_F(OtherArch, WithoutAnyImageTheDevicesOwnArchIsCompiled) {
+  Service service(options());
+  add(service, kFamily);
+  EXPECT_EQ(arch_of(service.open("f").get(3)), "sm_103a");
+  EXPECT_EQ(service.stats().other_arch, 0u);
+}
+
+}  // namespace
+}  // namespace kiln::testing
