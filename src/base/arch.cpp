@@ -3,16 +3,35 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 
 #include "kiln/error.hpp"
 
 namespace kiln::base {
 namespace {
 
+constexpr std::uint32_t KiB = 1024;
 constexpr int kFirstExact = 90, kFirstFamily = 100, kOrin = 87;
 
 /// The compute capabilities that images are compiled for. A device may have a newer one.
 constexpr std::array kCapabilities{75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121};
+
+struct SmRow {
+  int arch;
+  SmLimits limits;
+};
+
+/// Source: CUDA C++ Programming Guide 13.0, "Compute Capabilities", the tables of technical specifications
+/// and of shared memory capacity. Blocks are as in the toolkit's cuda_occupancy.h. From 8.0 on, the system
+/// keeps 1 KiB of shared memory in each block.
+constexpr SmRow kSmTable[] = {
+    {75, {32, 16, 64 * KiB, 64 * KiB, 0}},      {80, {64, 32, 164 * KiB, 163 * KiB, KiB}},
+    {86, {48, 16, 100 * KiB, 99 * KiB, KiB}},   {87, {48, 16, 164 * KiB, 163 * KiB, KiB}},
+    {88, {48, 16, 100 * KiB, 99 * KiB, KiB}},   {89, {48, 24, 100 * KiB, 99 * KiB, KiB}},
+    {90, {64, 32, 228 * KiB, 227 * KiB, KiB}},  {100, {64, 32, 228 * KiB, 227 * KiB, KiB}},
+    {103, {64, 32, 228 * KiB, 227 * KiB, KiB}}, {110, {48, 24, 228 * KiB, 227 * KiB, KiB}},
+    {120, {48, 24, 100 * KiB, 99 * KiB, KiB}},  {121, {48, 24, 100 * KiB, 99 * KiB, KiB}},
+};
 
 bool take_suffix(std::string_view& text, std::string_view suffix) {
   if (!text.ends_with(suffix)) return false;
@@ -70,6 +89,24 @@ std::vector<Arch> Arch::that_run_on(int device) {
         out.push_back(older);
   }
   return out;
+}
+
+std::optional<SmLimits> sm_limits(Arch arch) noexcept {
+  for (const SmRow& row : kSmTable)
+    if (row.arch == arch.number) return row.limits;
+  return std::nullopt;
+}
+
+SmLimits sm_limits_or_guess(Arch arch) noexcept {
+  if (const auto known = sm_limits(arch)) return *known;
+  const auto newest = std::find_if(std::rbegin(kSmTable), std::rend(kSmTable), [&](const SmRow& row) {
+    return row.arch / 10 == arch.number / 10 && row.arch < arch.number;
+  });
+  if (newest != std::rend(kSmTable)) return newest->limits;
+  return std::min_element(
+             std::begin(kSmTable), std::end(kSmTable),
+             [](const SmRow& a, const SmRow& b) { return a.limits.shared_bytes < b.limits.shared_bytes; })
+      ->limits;
 }
 
 }  // namespace kiln::base

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,5 +51,20 @@ struct Arch {
   // clang-tidy 14 takes the zero of a comparison for a null pointer. NOLINTNEXTLINE(modernize-use-nullptr)
   friend auto operator<=>(const Arch&, const Arch&) = default;
 };
+
+/// Limits of one SM.
+struct SmLimits {
+  static constexpr std::uint32_t kRegisters =
+      64 * 1024;  ///< of an SM, and most of a block, on all archs so far
+
+  int warps = 0, blocks = 0;
+  std::uint32_t shared_bytes = 0;     ///< bytes of all blocks together, including shared_reserved of each
+  std::uint32_t shared_opt_in = 0;    ///< largest size in bytes that one block may have
+  std::uint32_t shared_reserved = 0;  ///< bytes that the system takes in each block
+};
+/// Nothing for an arch that the table does not know.
+std::optional<SmLimits> sm_limits(Arch arch) noexcept;
+/// For an unknown arch the limits of the newest known one of the same major version, else the smallest.
+SmLimits sm_limits_or_guess(Arch arch) noexcept;
 
 }  // namespace kiln::base

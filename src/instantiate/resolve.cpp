@@ -52,6 +52,14 @@ std::string parameter_of(const Manifest& manifest, const ParameterSpec& spec) {
   return "template " + base::quote(manifest.name) + ", parameter " + base::quote(spec.name);
 }
 
+void put_arch(const SlotLayout& layout, base::Arch arch, std::vector<std::int64_t>& slots) {
+  const base::SmLimits sm = base::sm_limits_or_guess(arch);
+  auto out = slots.begin() + layout.arch_slot();
+  for (const std::int64_t fact : {static_cast<std::int64_t>(arch.number), std::int64_t{sm.shared_bytes},
+                                  std::int64_t{sm.shared_opt_in}, std::int64_t{base::SmLimits::kRegisters}})
+    *out++ = fact;
+}
+
 void check_arch(const Manifest& manifest, base::Arch arch) {
   if (supports(manifest, arch)) return;
   if (manifest.arch_min && arch.number < manifest.arch_min->number) {
@@ -108,7 +116,7 @@ void check_requirements(const Manifest& manifest, const Resolved& resolved) {
 std::vector<std::int64_t> slots_of(const Manifest& manifest, const Resolved& resolved) {
   std::vector<std::int64_t> out(static_cast<std::size_t>(manifest.slots.total()));
   std::copy_n(resolved.slots.begin(), manifest.slots.argument_slot(0), out.begin());
-  out[static_cast<std::size_t>(manifest.slots.arch_slot())] = resolved.arch.number;
+  put_arch(manifest.slots, resolved.arch, out);
   return out;
 }
 
@@ -125,7 +133,7 @@ Resolved resolve(const Manifest& base, std::span<const Value> values, base::Arch
   Resolved out;
   out.arch = arch;
   out.slots.assign(static_cast<std::size_t>(manifest.slots.total()), 0);
-  out.slots[static_cast<std::size_t>(manifest.slots.arch_slot())] = arch.number;
+  put_arch(manifest.slots, arch, out.slots);
   const auto given = [&](std::size_t i) { return i < values.size() && values[i].kind != Value::Kind::unset; };
   for (std::size_t i = 0; i < count; ++i) {
     const ParameterSpec& spec = manifest.parameters[i];

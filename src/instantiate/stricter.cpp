@@ -22,7 +22,7 @@ struct Folded {
       : slots(slots_of(manifest, resolved)) {
     std::vector<bool> known(slots.size(), false);
     for (int i = 0; i < manifest.slots.argument_slot(0); ++i) known[static_cast<std::size_t>(i)] = true;
-    known[static_cast<std::size_t>(manifest.slots.arch_slot())] = true;
+    std::fill_n(known.begin() + manifest.slots.arch_slot(), SlotLayout::kOfArch, true);
     expression = of.folded(slots, known);
   }
   /// The expression's value for a launch; nothing when its arithmetic fails.
@@ -80,7 +80,7 @@ bool is_stricter(const Manifest& manifest, Rule rule, const Expression& of, cons
   std::vector<std::int64_t> launch = plain.slots;
   for (int i = 0; i < kTries; ++i) {
     for (const int slot : of.reads())
-      if (slot >= manifest.slots.argument_slot(0) && slot != manifest.slots.arch_slot())
+      if (slot >= manifest.slots.argument_slot(0) && !manifest.slots.is_of_arch(slot))
         launch[static_cast<std::size_t>(slot)] = some_number(random);
     if (takes_less(rule, plain.at(launch), candidate.at(launch))) return true;
   }

@@ -74,7 +74,8 @@ int slot_index(const Manifest& manifest, std::string_view wanted) noexcept {
   if (const int i = index_of(manifest.runtime, wanted); i >= 0) return slots.runtime_slot(i);
   if (const int i = index_of(manifest.run_values, wanted); i >= 0) return slots.run_slot(i);
   if (const int i = index_of(manifest.exports, wanted); i >= 0) return slots.export_slot(i);
-  constexpr std::string_view facts[] = {"arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
+  constexpr std::string_view facts[] = {"arch",    "arch.smem_sm",   "arch.smem_block", "arch.regs",
+                                        "dev.sms", "dev.smem_optin", "dev.l2",          "occupancy"};
   const auto found = std::find(std::begin(facts), std::end(facts), wanted);
   return found == std::end(facts) ? -1 : slots.arch_slot() + static_cast<int>(found - std::begin(facts));
 }

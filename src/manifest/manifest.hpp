@@ -146,11 +146,14 @@ struct SlotLayout {
   int run_slot(int i) const noexcept { return runtime_slot(runtime) + i; }
   int export_slot(int i) const noexcept { return run_slot(run) + i; }
   int arch_slot() const noexcept { return export_slot(exports); }
-  int sms_slot() const noexcept { return arch_slot() + 1; }
-  int smem_optin_slot() const noexcept { return arch_slot() + 2; }
-  int l2_slot() const noexcept { return arch_slot() + 3; }
-  int occupancy_slot() const noexcept { return arch_slot() + 4; }
-  int total() const noexcept { return arch_slot() + 5; }
+  /// The arch's number, arch.smem_sm, arch.smem_block and arch.regs.
+  static constexpr int kOfArch = 4;
+  bool is_of_arch(int slot) const noexcept { return slot >= arch_slot() && slot < sms_slot(); }
+  int sms_slot() const noexcept { return arch_slot() + kOfArch; }
+  int smem_optin_slot() const noexcept { return sms_slot() + 1; }
+  int l2_slot() const noexcept { return sms_slot() + 2; }
+  int occupancy_slot() const noexcept { return sms_slot() + 3; }
+  int total() const noexcept { return sms_slot() + 4; }
 };
 
 struct Manifest {

@@ -9,16 +9,6 @@
 
 namespace kiln::toolchain {
 
-/// Limits of one SM.
-struct SmLimits {
-  int warps = 0, blocks = 0;
-  std::uint32_t shared_bytes = 0;     ///< bytes of all blocks together, including shared_reserved of each
-  std::uint32_t shared_opt_in = 0;    ///< largest size in bytes that one block may have
-  std::uint32_t shared_reserved = 0;  ///< bytes that the system takes in each block
-};
-/// Nothing for an arch that the table does not know.
-std::optional<SmLimits> sm_limits(base::Arch arch) noexcept;
-
 struct Occupancy {
   enum class Limit { warps, blocks, registers, shared };
   int blocks = 0;  ///< blocks that fit on one SM; 0: none can be launched

@@ -50,6 +50,25 @@ TEST(Resolve, DefaultsMayNeedDerivesAndTheArch) {
   EXPECT_EQ(text_of(m, {{"T", "f32"}, {"H", 256}}, base::Arch{80}), "rms_norm T=f32 H=256 VEC=4 ACT=silu");
 }
 
+TEST(Resolve, DefaultsMayNeedTheMemoryAndRegistersOfTheArch) {
+  const auto derived = [](const char* expression, const char* arch) {
+    std::string text = kManifest;
+    text.replace(text.find("[derive]\n"), 9, "[derive]\nFACT = \"" + std::string(expression) + "\"\n");
+    const Manifest m = parse(text);
+    const Resolved r = resolve_named(m, {{"T", "f32"}, {"H", 64}}, base::Arch::parse(arch));
+    return r.slots[static_cast<std::size_t>(slot_index(m, "FACT"))];
+  };
+  EXPECT_EQ(derived("arch.smem_sm", "sm_80"), 164 * 1024);
+  EXPECT_EQ(derived("arch.smem_sm / 1024", "sm_89"), 100);
+  EXPECT_EQ(derived("arch.smem_block", "sm_90a"), 227 * 1024);
+  EXPECT_EQ(derived("arch.smem_block", "sm_100a"), 227 * 1024);
+  EXPECT_EQ(derived("arch.regs", "sm_120"), 65536);
+  EXPECT_EQ(derived("arch.smem_sm", "sm_106"), 228 * 1024)
+      << "unknown: the newest known one of that major version";
+  EXPECT_EQ(derived("arch.smem_sm", "sm_130"), 64 * 1024) << "nothing is known: the smallest";
+  EXPECT_EQ(derived("arch", "sm_103a"), 103);
+}
+
 TEST(Resolve, AGivenValueKeepsItsDefaultFromBeingWorkedOut) {
   const Manifest m = parse(changed("\"gcd(H, 16 / sizeof(T))\"", "\"8 / (H - 64)\""));
   EXPECT_EQ(text_of(m, {{"T", "f32"}, {"H", 64}, {"VEC", 2}}), "rms_norm T=f32 H=64 VEC=2 ACT=silu");

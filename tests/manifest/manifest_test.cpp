@@ -221,11 +221,26 @@ TEST(Manifest, StrideOfAContiguousArgumentComesFromItsShape) {
 
 TEST(Manifest, SlotsHaveTheOrderOfTheLayout) {
   const Manifest m = parse(with("[runtime]\nbatch = { value = 1 }\n"));
-  const char* names[] = {
-      "T",   "H",     "VEC",  "ACT",     "CHUNKS",         "x",      "rows",     "stride_x",
-      "eps", "batch", "arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
-  for (int i = 0; i < 15; ++i) EXPECT_EQ(slot_index(m, names[i]), i) << names[i];
-  EXPECT_EQ(m.slots.total(), 15);
+  const char* names[] = {"T",
+                         "H",
+                         "VEC",
+                         "ACT",
+                         "CHUNKS",
+                         "x",
+                         "rows",
+                         "stride_x",
+                         "eps",
+                         "batch",
+                         "arch",
+                         "arch.smem_sm",
+                         "arch.smem_block",
+                         "arch.regs",
+                         "dev.sms",
+                         "dev.smem_optin",
+                         "dev.l2",
+                         "occupancy"};
+  for (int i = 0; i < 18; ++i) EXPECT_EQ(slot_index(m, names[i]), i) << names[i];
+  EXPECT_EQ(m.slots.total(), 18);
   EXPECT_EQ(slot_index(m, "nothing"), -1);
 }
 

@@ -51,7 +51,7 @@ TEST(Occupancy, OfAnUnknownArchOrNoThreadsIsNotSaid) {
 TEST(Occupancy, IsWhatTheVendorsHeaderSays) {
   int compared = 0;
   for (const int arch : {75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121}) {
-    const SmLimits sm = *sm_limits(Arch{arch});
+    const base::SmLimits sm = *base::sm_limits(Arch{arch});
     cudaOccDeviceProp device;
     device.computeMajor = arch / 10, device.computeMinor = arch % 10;
     device.maxThreadsPerBlock = 1024, device.maxThreadsPerMultiprocessor = sm.warps * 32;

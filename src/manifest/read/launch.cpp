@@ -80,7 +80,7 @@ void read_requirements(Draft& draft, const TableReader& root) {
     out.message = reader.need_line("message");
     const auto& reads = out.expression.reads();
     out.at_launch = std::any_of(reads.begin(), reads.end(), [&](int slot) {
-      return slot >= slots.argument_slot(0) && slot != slots.arch_slot();
+      return slot >= slots.argument_slot(0) && !slots.is_of_arch(slot);
     });
     check_message(draft, reader, out);
     draft.out.requirements.push_back(std::move(out));

@@ -163,7 +163,9 @@ void add_parameters(Symbols& symbols, const Manifest& m) {
   }
   for (std::size_t i = 0; i < m.derives.size(); ++i)
     symbols.slots.emplace(m.derives[i].first, m.slots.derive_slot(static_cast<int>(i)));
-  symbols.slots.emplace("arch", m.slots.arch_slot());
+  int slot = m.slots.arch_slot();
+  for (const char* name : {"arch", "arch.smem_sm", "arch.smem_block", "arch.regs"})
+    symbols.slots.emplace(name, slot++);
 }
 
 std::string why_no_integer(const ArgumentSpec& argument, const Manifest& m) {

@@ -20,7 +20,7 @@ class KnownAtCompile {
       : slots_(source::slots_of(manifest, resolved)), known_(slots_.size(), false) {
     const source::SlotLayout& layout = manifest.slots;
     std::fill_n(known_.begin(), layout.parameters + layout.derives, true);
-    known_[static_cast<std::size_t>(layout.arch_slot())] = true;
+    std::fill_n(known_.begin() + layout.arch_slot(), source::SlotLayout::kOfArch, true);
     for (const compile::ExportFact& constant : exports) {
       const int slot = slot_index(manifest, constant.name);
       if (slot < 0) continue;  // the manifest has changed since

@@ -26,7 +26,7 @@ std::optional<Shape> constant_shape(const source::Manifest& m, const source::Res
   std::vector<std::int64_t> slots = source::slots_of(m, resolved);
   std::vector<bool> known(slots.size(), false);
   std::fill_n(known.begin(), m.slots.parameters + m.slots.derives, true);
-  known[static_cast<std::size_t>(m.slots.arch_slot())] = true;
+  std::fill_n(known.begin() + m.slots.arch_slot(), source::SlotLayout::kOfArch, true);
   for (std::size_t i = 0; i < m.exports.size() && i < facts.exports.size(); ++i) {
     const auto slot = static_cast<std::size_t>(m.slots.export_slot(static_cast<int>(i)));
     slots[slot] = facts.exports[i].value, known[slot] = true;

@@ -32,8 +32,7 @@ CallValues::CallValues(const source::Manifest& manifest, const source::Resolved&
   for (const compile::ExportFact& constant : exports)
     set_integer(static_cast<std::size_t>(slot_index(manifest_, constant.name)), constant.value);
   for (int i = 0; i < layout.argument_slot(0); ++i) known_[static_cast<std::size_t>(i)] = true;
-  set_integer(static_cast<std::size_t>(layout.arch_slot()),
-              slots_[static_cast<std::size_t>(layout.arch_slot())]);
+  std::fill_n(known_.begin() + layout.arch_slot(), source::SlotLayout::kOfArch, true);
   set_integer(static_cast<std::size_t>(layout.sms_slot()), device.sms);
   set_integer(static_cast<std::size_t>(layout.smem_optin_slot()), device.smem_optin);
   set_integer(static_cast<std::size_t>(layout.l2_slot()), device.l2);
