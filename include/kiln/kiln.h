@@ -205,9 +205,17 @@ KILN_API kiln_status kiln_service_create(const kiln_options* options, kiln_servi
 KILN_API void kiln_service_destroy(kiln_service* service);
 
 /** Registers a template from memory: manifest, source and reference source, which may be null.
- *  The template stays until the service is destroyed. */
+ *  The manifest needs no `source`. The template stays until the service is destroyed. */
 KILN_API kiln_status kiln_service_add_template(kiln_service* service, const char* manifest,
                                                const char* source, const char* reference);
+/**
+ * Registers templates from files: `path` is a directory of manifests, or the manifest NAME.toml of one template.
+ *
+ * It is searched after the configured directories. Edited files are read again, as in those.
+ * The command `kiln` finds such templates only where KILN_TEMPLATE_PATH names their directory.
+ * io: there is no such file or directory. manifest: the file has a mistake.
+ */
+KILN_API kiln_status kiln_service_add_template_path(kiln_service* service, const char* path);
 
 /**
  * Seals one service. A seal cannot be undone.

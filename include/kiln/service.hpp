@@ -86,6 +86,11 @@ class Service {
     detail::check(kiln_service_add_template(handle_.get(), manifest.c_str(), source.c_str(),
                                             reference.empty() ? nullptr : reference.c_str()));
   }
+  /// Registers templates from files: `path` is a directory of manifests, or the manifest NAME.toml of one
+  /// template. Throws Error(io, manifest).
+  void add_template(const std::string& path) {
+    detail::check(kiln_service_add_template_path(handle_.get(), path.c_str()));
+  }
   /// Creates an owner for kernels that are unloaded before the Service ends.
   Scope scope() {
     kiln_scope* out = nullptr;

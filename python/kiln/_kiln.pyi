@@ -116,6 +116,8 @@ class Service:
     def open(self, name: str, device: int, arch: str | None) -> Template: ...
     def add_template(self, manifest: str, source: str, reference: str | None = None) -> None:
         """Registers a template from memory: the texts of its manifest, its source and its reference."""
+    def add_template_path(self, path: str) -> None:
+        """Registers templates from files: a directory of manifests, or the manifest NAME.toml of one."""
     def begin(
         self,
         plan: str | None,

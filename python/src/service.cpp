@@ -151,6 +151,9 @@ class Service {
       return kiln_service_add_template(handle(), manifest.c_str(), source.c_str(), c_text(reference));
     });
   }
+  void add_template_path(const std::string& path) {
+    call(holder_, [&] { return kiln_service_add_template_path(handle(), path.c_str()); });
+  }
   Preparation* prepare(const Text& plan, const Text& file, bool until_image, int device, const Text& arch,
                        double deadline, bool may_compile) {
     kiln_prepare p{};
@@ -268,6 +271,7 @@ void add_service(nb::module_& m) {
       .def("close", &Service::close)
       .def_prop_ro("closed", &Service::closed)
       .def("open", &Service::open, "name"_a, "device"_a, "arch"_a.none())
+      .def("add_template_path", &Service::add_template_path, "path"_a)
       .def("add_template", &Service::add_template, "manifest"_a, "source"_a, "reference"_a = nb::none())
       .def("begin", &Service::prepare, "plan"_a.none(), "file"_a.none(), "until_image"_a, "device"_a,
            "arch"_a.none(), "deadline"_a, "may_compile"_a)

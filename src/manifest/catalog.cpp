@@ -69,6 +69,14 @@ Listing list(const std::string& directory) {
   return out;
 }
 
+/// The path, absolute and without "." and "..".
+std::string plain_path(const std::string& path) {
+  const auto absolute = base::absolute(path);
+  std::string out = absolute ? base::normalized(*absolute) : path;
+  if (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out;
+}
+
 Template from_file(const std::string& path, const std::string& root, std::string_view text,
                    WorkListKinds work_lists) {
   Template out;
@@ -140,9 +148,7 @@ std::string SourceText::read() const {
 Catalog::Catalog(const std::vector<std::string>& directories, std::string advice, WorkListKinds work_lists)
     : advice_(std::move(advice)), work_lists_(work_lists) {
   for (const std::string& directory : directories) {
-    const auto absolute = base::absolute(directory);
-    std::string path = absolute ? base::normalized(*absolute) : directory;
-    if (path.size() > 1 && path.back() == '/') path.pop_back();
+    std::string path = plain_path(directory);
     if (std::find(directories_.begin(), directories_.end(), path) == directories_.end())
       directories_.push_back(std::move(path));
   }
@@ -151,6 +157,7 @@ Catalog::Catalog(const std::vector<std::string>& directories, std::string advice
 Catalog::~Catalog() {
   // Runs in a child, too: the child's copies are complete, and consist of memory only.
   for (const Parsed* next = parsed_; next;) delete std::exchange(next, next->older);
+  for (const Added* next = added_; next;) delete std::exchange(next, next->older);
 }
 
 /// Locks the index. The first call in a process adds the templates that a forked child inherited.
@@ -178,7 +185,12 @@ std::vector<Catalog::File> Catalog::files_of(std::string_view name) const {
   std::vector<File> out;
   if (!may_be_file_name(name)) return out;
   const std::string file = std::string(name) + ".toml";
-  for (const std::string& root : directories_) {
+  for (const Added* at = added_; at; at = at->older) {
+    if (!at->is_file || fs::path(at->path).filename() != file) continue;
+    if (const auto stamp = base::FileStamp::of(at->path))
+      out.push_back({at->path, base::directory_of(at->path), *stamp});
+  }
+  for (const std::string& root : all_directories()) {
     const auto look = [&](const std::string& directory) {
       std::string path = directory + '/' + file;
       if (const auto stamp = base::FileStamp::of(path)) out.push_back({std::move(path), root, *stamp});
@@ -220,7 +232,7 @@ std::shared_ptr<const Template> Catalog::open(std::string_view name) {
     throw Error(Errc::unknown_template,
                 "no template is called " + base::quote(name) + base::did_you_mean(name, there) +
                     "; there are: " + (shown.empty() ? "none" : base::join(shown, " ")) + " (searched: " +
-                    searched_text(directories_) + ')' + (advice_.empty() ? "" : "; " + advice_));
+                    searched_text(all_directories()) + ')' + (advice_.empty() ? "" : "; " + advice_));
   }
   if (known != index.loaded.end() && known->second->path == path && known->second->stamp == *stamp &&
       known->second->settled) {
@@ -266,6 +278,36 @@ std::shared_ptr<const Template> Catalog::add(const MemoryTemplate& in) {
   return parsed;
 }
 
+void Catalog::add_path(const std::string& path) {
+  const std::string plain = plain_path(path);
+  std::error_code error;
+  const fs::file_status status = fs::status(plain, error);
+  const bool is_file = fs::is_regular_file(status);
+  if (!is_file && !fs::is_directory(status)) {
+    throw Error(Errc::io, "template path " + base::quote(plain, 4096) + ": " +
+                              (error ? error.message() : "neither a file nor a directory") +
+                              "; give a directory of templates, or the manifest NAME.toml of one");
+  }
+  if (is_file && fs::path(plain).extension() != ".toml")
+    throw Error(Errc::invalid_argument,
+                "template file " + base::quote(plain, 4096) + " must be a manifest, called NAME.toml");
+  {
+    Index& index = index_.get();
+    const auto held = lock(index);
+    for (const Added* at = added_; at; at = at->older)
+      if (at->path == plain) return;
+    added_ = new Added{plain, is_file, added_};
+  }
+  if (is_file) open(fs::path(plain).stem().string());  // a mistake in the manifest shows now
+}
+
+std::vector<std::string> Catalog::all_directories() const {
+  std::vector<std::string> out = directories_;
+  for (const Added* at = added_; at; at = at->older)
+    if (!at->is_file && std::find(out.begin(), out.end(), at->path) == out.end()) out.push_back(at->path);
+  return out;
+}
+
 std::vector<std::string> Catalog::names() const {
   Index& index = index_.get();
   const auto held = lock(index);
@@ -285,7 +327,9 @@ bool Catalog::is_internal(const Index& index, const std::string& name) const try
 
 std::vector<std::string> Catalog::names_in(const Index& index) const {
   std::vector<std::string> out;
-  for (const std::string& root : directories_) {
+  for (const Added* at = added_; at; at = at->older)
+    if (at->is_file) out.push_back(fs::path(at->path).stem().string());
+  for (const std::string& root : all_directories()) {
     std::vector<std::string> directories{root};
     for (const std::string& family : list(root).families) directories.push_back(root + '/' + family);
     for (const std::string& directory : directories) {

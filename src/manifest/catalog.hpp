@@ -65,8 +65,13 @@ class Catalog {
   std::shared_ptr<const Template> open(std::string_view name);
   /// Throws Error(manifest), also when the name is already used.
   std::shared_ptr<const Template> add(const MemoryTemplate& in);
+  /// Adds what lies at `path` to the directories that are searched: a directory of templates, or the manifest of
+  /// one template. Nothing changes when it was added before. Throws Error(io) when there is no such file or
+  /// directory, and Error(manifest) or Error(invalid_argument) for a file that is no manifest.
+  void add_path(const std::string& path);
   /// Sorted names, including templates from memory. Does not parse.
   std::vector<std::string> names() const;
+  /// The directories that were given to the constructor.
   const std::vector<std::string>& directories() const noexcept { return directories_; }
 
  private:
@@ -87,7 +92,16 @@ class Catalog {
   /// Reads the manifest when the index does not have it. False for a manifest that cannot be parsed.
   bool is_internal(const Index& index, const std::string& name) const;
 
+  /// A path that was added later. The list is never shortened, so that a forked child may read it.
+  struct Added {
+    std::string path;
+    bool is_file = false;
+    const Added* older;
+  };
+  std::vector<std::string> all_directories() const;
+
   std::vector<std::string> directories_;
+  std::atomic<const Added*> added_{nullptr};
   const std::string advice_;
   const WorkListKinds work_lists_;
   /// Every template that was parsed, newest first: a forked child inherits this list. It grows by one pointer

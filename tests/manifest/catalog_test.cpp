@@ -114,6 +114,42 @@ TEST(Catalog, ATemplateInAFamilyIsFoundAgainWhereItWasMoved) {
   });
 }
 
+TEST(Catalog, AFileOrADirectoryMayBeAddedLater) {
+  const Tree tree;
+  tree.write("t/one.toml", minimal("one"));
+  tree.write("more/two.toml", minimal("two"));
+  tree.write("more/family/three.toml", minimal("three"));
+  tree.write("files/four.toml", minimal("four"));
+  tree.write("files/five.toml", minimal("five"));
+  Catalog catalog({tree.path("t")});
+  catalog.add_path(tree.path("more/"));
+  catalog.add_path(tree.path("files/four.toml"));
+  catalog.add_path(tree.path("more"));
+  EXPECT_EQ(catalog.names(), (std::vector<std::string>{"four", "one", "three", "two"}));
+  EXPECT_EQ(catalog.open("three")->directory, tree.path("more/family"));
+  EXPECT_EQ(catalog.open("four")->root, tree.path("files"));
+  expect_error(Errc::unknown_template, {"'five'", tree.path("more")}, [&] { catalog.open("five"); });
+  EXPECT_EQ(catalog.directories(), std::vector<std::string>{tree.path("t")});
+  expect_error(Errc::manifest, {"two templates are called 'four'"}, [&] {
+    catalog.add({minimal("four"), "", ""});
+  });
+}
+
+TEST(Catalog, WhatIsAddedMustBeADirectoryOrAManifest) {
+  const Tree tree;
+  tree.write("one.cu", "");
+  tree.write("bad.toml", "format = 9\n");
+  tree.write("other.toml", minimal("one"));
+  Catalog catalog({});
+  expect_error(Errc::io, {tree.path("nowhere"), "NAME.toml"},
+               [&] { catalog.add_path(tree.path("nowhere")); });
+  expect_error(Errc::invalid_argument, {"one.cu", "NAME.toml"},
+               [&] { catalog.add_path(tree.path("one.cu")); });
+  expect_error(Errc::manifest, {"bad.toml", "format"}, [&] { catalog.add_path(tree.path("bad.toml")); });
+  expect_error(Errc::manifest, {"other.toml", "one.toml"},
+               [&] { catalog.add_path(tree.path("other.toml")); });
+}
+
 TEST(Catalog, ParsesAgainWhenTheManifestChanged) {
   const Tree tree;
   tree.write("one.toml", minimal("one"));

@@ -74,7 +74,6 @@ TEST(ManifestRules, WrongTypesAreNamed) {
 
 TEST(ManifestRules, RequiredKeysAreNamed) {
   expect_refused(changed("name = \"rms_norm\"\n", ""), "[template]", {"[template] needs 'name'"});
-  expect_refused(changed("source = \"rms_norm.cu\"\n", ""), "[template]", {"[template] needs 'source'"});
   expect_refused(changed("instantiate = \"kiln::rms_norm<{T}, {H}, {VEC}>\"\n", ""), "[template]",
                  {"[template] needs 'instantiate'"});
   expect_refused(changed("kind = \"dtype\"\n", ""), "[param.T]", {"[param.T] needs 'kind'"});
@@ -120,6 +119,17 @@ TEST(ManifestRules, Paths) {
   expect_refused(with("[compile]\ninclude_dirs = [\"/usr/include\"]\n"), "include_dirs",
                  {"'/usr/include' must be relative"});
   EXPECT_EQ(parse(changed("\"rms_norm.cu\"", "\"./sub//x.cu\"")).kernel.source, "sub/x.cu");
+}
+
+TEST(ManifestRules, TheSourceIsCalledLikeTheTemplateUnlessItIsNamed) {
+  const Manifest m = parse(changed("source = \"rms_norm.cu\"\n", "") +
+                           "[reference]\ninstantiate = \"r<{T}>\"\ngrid = [\"1\"]\nblock = [\"1\"]\n");
+  EXPECT_EQ(m.kernel.source, "rms_norm.cu");
+  EXPECT_EQ(m.reference->source, "rms_norm.reference.cu");
+  const Manifest variant =
+      parse(changed("source = \"rms_norm.cu\"\n", "") + "[arch.sm_90a]\nsource = \"h.cu\"\n");
+  EXPECT_EQ(variant.kernel.source, "h.cu");
+  EXPECT_EQ(variant.arch_only, std::vector<base::Arch>{90}) << "there is no source for any other arch";
 }
 
 TEST(ManifestRules, Arch) {

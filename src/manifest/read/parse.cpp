@@ -194,6 +194,7 @@ void run_on_variants_alone(Manifest& out, const TableReader& root) {
 
 Manifest parse_manifest(std::string_view toml, const std::string& file, WorkListKinds work_lists) {
   TomlValue tree = parse_toml(toml, file);
+  add_default_sources(tree);
   const TableReader root(
       tree, "", file,
       {"format", "template", "compile", "param", "derive", "require", "arg", "runtime", "work_list", "plan",

@@ -87,6 +87,27 @@ TomlValue overridden(const TomlValue& tree, const TableReader& over) {
 
 }  // namespace
 
+void add_default_sources(TomlValue& tree) {
+  const auto member = [&](TomlValue& table, std::string_view key) -> TomlValue* {
+    for (auto& [name, value] : table.members)
+      if (name == key && value.kind == TomlValue::Kind::table) return &value;
+    return nullptr;
+  };
+  TomlValue* const main = member(tree, "template");
+  const TomlValue* const name = main ? main->find("name") : nullptr;
+  if (!name || name->kind != TomlValue::Kind::string) return;  // the reader says what is wrong
+  const auto add_to = [&](TomlValue& table, const char* ending) {
+    TomlValue source;
+    source.kind = TomlValue::Kind::string, source.line = table.line, source.string = name->string + ending;
+    if (!table.find("source")) put(table, "source", source);
+  };
+  if (TomlValue* reference = member(tree, "reference")) add_to(*reference, ".reference.cu");
+  if (const TomlValue* archs = member(tree, "arch"))
+    for (const auto& [arch, over] : archs->members)
+      if (over.find("source")) return;
+  add_to(*main, ".cu");
+}
+
 ArchTrees split_archs(TomlValue tree, const std::string& file) {
   const TomlValue* archs = tree.find("arch");
   if (!archs) return {std::move(tree), {}};

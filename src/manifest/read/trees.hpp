@@ -19,6 +19,10 @@ struct ArchTrees {
   bool base_is_variant = false;  ///< [template] names no kernel: the base is the first variant
 };
 ArchTrees split_archs(TomlValue tree, const std::string& file);
+
+/// Writes NAME.cu as the source of [template], unless an [arch.*] table names one, and NAME.reference.cu as the
+/// source of [reference], where the manifest names none.
+void add_default_sources(TomlValue& tree);
 /// The trees that a manifest with [[kernel]] stands for, each with the entry point's name. The main
 /// entry point is first.
 std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, const std::string& file);

@@ -47,6 +47,13 @@ kiln_status kiln_service_add_template(kiln_service* service, const char* manifes
   });
 }
 
+kiln_status kiln_service_add_template_path(kiln_service* service, const char* path) {
+  return guarded([&] {
+    require(path != nullptr, "path must not be null");
+    of(service).add_path(path);
+  });
+}
+
 kiln_status kiln_service_seal(kiln_service* service) {
   return guarded([&] { of(service).seal(); });
 }

@@ -25,6 +25,8 @@ class Service {
     return own_.open(name, device, arch);
   }
   std::shared_ptr<const source::Template> add(const source::MemoryTemplate& in) { return catalog_.add(in); }
+  /// As source::Catalog::add_path.
+  void add_path(const std::string& path) { catalog_.add_path(path); }
   void seal() { core_.misses().seal(); }
   std::uint64_t adopt();
   /// A digest of all that is loaded in all scopes.

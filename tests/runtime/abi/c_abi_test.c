@@ -32,7 +32,8 @@ enum {
   COMPILE_FAILED = 9,
   NO_COMPILER = 12,
   NO_DRIVER = 13,
-  NOT_READY = 15
+  NOT_READY = 15,
+  IO = 17
 };
 
 static int is_invalid(kiln_status status, const char* what) {
@@ -186,6 +187,10 @@ static void errors_say_what_and_where(const char* cache) {
   EXPECT(kiln_template_try_get(t, values, 2) == NULL);
   EXPECT(kiln_service_add_template(service, manifest, "template <int N> __global__ void f() { oops; }",
                                    NULL) == KILN_OK);
+  EXPECT(kiln_service_add_template_path(service, NULL) == INVALID_ARGUMENT);
+  EXPECT(kiln_service_add_template_path(service, "/nowhere/at/all") == IO);
+  EXPECT(strstr(kiln_last_error()->message, "/nowhere/at/all") != NULL);
+  EXPECT(kiln_service_add_template_path(service, cache) == KILN_OK);
   EXPECT(kiln_service_open(service, "broken", KILN_DEVICE_NONE, NULL, &t) == KILN_OK);
   values[0] = integer(3);
   EXPECT(kiln_template_compile(t, NULL, values, 1, &image) == COMPILE_FAILED);

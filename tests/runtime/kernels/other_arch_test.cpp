@@ -16,7 +16,7 @@ class OtherArch : public FakeRuntime {
   }
   static void add(Service& service, const std::string& arch) {
     service.add_template(
-        "format = 1\n[template]\nname = \"f\"\nsource = \"f.cu\"\ninstantiate = \"f<{N}>\"\narch = " + arch +
+        "format = 1\n[template]\nname = \"f\"\ninstantiate = \"f<{N}>\"\narch = " + arch +
             "\n[param.N]\nkind = \"int\"\nrange = [1, 9]\n[[arg]]\nname = \"out\"\ntype = \"ptr<f32>\"\n"
             "access = \"write\"\n[launch]\ngrid = [\"1\"]\nblock = [\"64\"]\n",
         "template <int N> __global__ void f(float* out) { *out = N; }\n");
