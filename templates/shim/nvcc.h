@@ -15,6 +15,15 @@
 #include <algorithm>
 #include <utility>
 
+// glibc's function, which some libraries call in macros of their own. It ends the kernel with an error, like a
+// failed assert.
+extern "C" __host__ __device__ void __assertfail(const char* condition, const char* file, unsigned line,
+                                                 const char* function, size_t bytes_of_char);
+__host__ __device__ inline void __assert_fail(const char* condition, const char* file, unsigned line,
+                                              const char* function) {
+  __assertfail(condition, file, line, function, 1);
+}
+
 // Spellings of GCC that nvcc knows.
 #define __asm__ asm
 #define __volatile__ volatile

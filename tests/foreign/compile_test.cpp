@@ -202,6 +202,39 @@ TEST_F(ForeignKernels, ShimsStandBeforeAndBehindCub) {
   }
 }
 
+TEST_F(ForeignKernels, EachShimCompilesAloneAndBesideTheToolkit) {
+  std::filesystem::create_directories(path("own"));
+  std::filesystem::copy(fixtures() + "/shims.cu", path("own"));
+  for (const std::string more :
+       {"std = \"c++14\"", "std = \"c++20\"", "define = { SHIMS_BESIDE_TOOLKIT = \"1\" }"}) {
+    std::string text = manifest("shims", "[compile]\nhost_headers = \"shim\"\n" + more + "\n");
+    text.replace(text.find("\"f\""), 3, "\"shims::use<float>\"");
+    write("own/shims.toml", text);
+    EXPECT_EQ(compile({"shims"}, "sm_90a", path("own")).value("outcome", ""), "compiled") << more;
+  }
+}
+
+TEST_F(ForeignKernels, HostClassesOfTheShimsCompileWithoutMarks) {
+  std::filesystem::create_directories(path("own"));
+  std::filesystem::copy(fixtures() + "/host_shims.cu", path("own"));
+  for (const std::string more : {"", "host_code = \"cut\"", "preinclude = [\"nvcc.h\", \"unmark_host.h\"]"}) {
+    std::string text =
+        manifest("host_shims", "[compile]\nhost_headers = \"shim\"\ndefault_device = true\n" + more + "\n");
+    text.replace(text.find("\"f\""), 3, "\"host_shims::use\"");
+    write("own/host_shims.toml", text);
+    EXPECT_EQ(compile({"host_shims"}, "sm_90a", path("own")).value("outcome", ""), "compiled") << more;
+  }
+}
+
+TEST_F(ForeignKernels, AssertFailIsThereWhereNvccHasIt) {
+  std::filesystem::create_directories(path("own"));
+  write("own/fails.toml",
+        manifest("fails", "[compile]\nhost_headers = \"shim\"\npreinclude = [\"nvcc.h\"]\n"));
+  write("own/fails.cu",
+        "__global__ void f(int* o) { if (*o < 0) __assert_fail(\"*o\", __FILE__, __LINE__, \"f\"); }\n");
+  EXPECT_EQ(compile({"fails"}, "sm_90a", path("own")).value("outcome", ""), "compiled");
+}
+
 TEST_F(ForeignKernels, ErrorsNameTheSourceAndNotTheTemplate) {
   std::filesystem::create_directories(path("own/include"));
   write("own/include/kernels.cuh", "\n__global__ void f(float* x) { x[0] = nothing; }\n");
