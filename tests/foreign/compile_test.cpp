@@ -235,6 +235,13 @@ TEST_F(ForeignKernels, AssertFailIsThereWhereNvccHasIt) {
   EXPECT_EQ(compile({"fails"}, "sm_90a", path("own")).value("outcome", ""), "compiled");
 }
 
+TEST_F(ForeignKernels, AtomicOperationsOfPyTorchCompileForEachType) {
+  for (const char* type : {"u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"}) {
+    for (const char* arch : {"sm_75", "sm_90a"})
+      EXPECT_EQ(compile({"torch_atomics", std::string("T=") + type}, arch).value("outcome", ""), "compiled");
+  }
+}
+
 TEST_F(ForeignKernels, ErrorsNameTheSourceAndNotTheTemplate) {
   std::filesystem::create_directories(path("own/include"));
   write("own/include/kernels.cuh", "\n__global__ void f(float* x) { x[0] = nothing; }\n");

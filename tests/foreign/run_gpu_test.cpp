@@ -24,6 +24,13 @@ TEST_F(RunOnGpu, GeneratedInputsAreWhatTheirFillsSay) {
   EXPECT_EQ(run({"fills", "n=4097", "segments=1"}).status, 0);
 }
 
+TEST_F(RunOnGpu, AtomicOperationsOfPyTorchChangeOneCellEach) {
+  for (const std::string type : {"u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"}) {
+    const Finished done = run({"torch_atomics", "T=" + type});
+    EXPECT_EQ(done.status, 0) << type << '\n' << done.out << done.err;
+  }
+}
+
 TEST_F(RunOnGpu, AStructIsForAProgramToMake) {
   const Finished done = run({"state", "T=f32", "D=4"});
   EXPECT_EQ(done.status, 2) << done.out;

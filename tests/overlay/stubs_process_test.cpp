@@ -70,6 +70,43 @@ void launch(const at::Tensor& a, torch::Tensor b) {
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("launch", &launch); }
 )";
 
+/// A kernel with PyTorch's random numbers, and with the names of its interface that is stable.
+const char* const kMore = R"(
+__global__ void more(at::PhiloxCudaState state, torch::headeronly::HeaderOnlyTensorAccessor<float, 1> a,
+                     const torch::headeronly::HeaderOnlyGenericPackedTensorAccessor<float, 2> b,
+                     torch::headeronly::complex<float> c, torch::headeronly::ScalarType type,
+                     c10::Float8_e8m0fnu scale, torch::headeronly::Float4_e2m1fn_x2 two, uint64_t* out) {
+  const auto seeds = at::cuda::philox::unpack(state);
+  out[0] = std::get<0>(seeds) + state.offset_intragraph_;
+  out[1] = std::get<1>(seeds) + (type == c10::ScalarType::BFloat16 ? 1 : two.val_);
+  a[0] = b[0][1] * scale + c.real();
+  STD_TORCH_CHECK_NOT_IMPLEMENTED(false, "text");
+  STD_CUDA_CHECK(1);
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+}
+struct Kept {
+  torch::stable::Tensor tensor;
+};
+void launch(const Kept& kept) {
+  THO_DISPATCH_SWITCH(kept.tensor.scalar_type(), "more", THO_DISPATCH_CASE(torch::headeronly::ScalarType::Half, [] {}));
+}
+)";
+
+const std::map<std::string, std::pair<std::string, int>>& sizes_of_more() {
+  static const std::map<std::string, std::pair<std::string, int>> kAll = {
+      {"PHILOX", {"sizeof(at::PhiloxCudaState)", 32}},
+      {"PHILOX_OFFSET", {"offsetof(at::PhiloxCudaState, offset_)", 8}},
+      {"PHILOX_CAPTURED", {"offsetof(at::PhiloxCudaState, captured_)", 24}},
+      {"TENSOR", {"sizeof(torch::stable::Tensor)", 16}},
+      {"E8M0FNU", {"sizeof(c10::Float8_e8m0fnu)", 1}},
+      {"E2M1FN_X2", {"sizeof(c10::Float4_e2m1fn_x2)", 1}},
+      {"UINT64", {"(int)c10::ScalarType::UInt64", 29}},
+      {"TYPE_E8M0FNU", {"(int)c10::ScalarType::Float8_e8m0fnu", 44}},
+      {"MAJOR", {"TORCH_VERSION_MAJOR", 2}},
+  };
+  return kAll;
+}
+
 const std::map<std::string, std::pair<std::string, int>>& sizes() {
   static const std::map<std::string, std::pair<std::string, int>> kAll = {
       {"HALF", {"sizeof(c10::Half)", 2}},
@@ -102,6 +139,11 @@ TEST(StubNames, NoStubStandsBehindAShimOfItsName) {
 
 class Stubs : public KilnCompiler {
  protected:
+  static std::string exports(const std::map<std::string, std::pair<std::string, int>>& sizes) {
+    std::string out = "[export]\n";
+    for (const auto& [name, size] : sizes) out += name + " = \"" + size.first + "\"\n";
+    return out;
+  }
   json compile(const std::string& name, const std::string& instantiate, const std::string& more,
                const std::string& source) {
     fs::create_directories(path("own"));
@@ -131,15 +173,39 @@ TEST_F(Stubs, AllOfThemCompileInOneSource) {
 }
 
 TEST_F(Stubs, TypesOfPyTorchHaveItsSizesAndOperators) {
-  std::string exports =
+  const std::string full =
       "[[kernel]]\nname = \"full\"\ninstantiate = \"uses<float>\"\n[kernel.launch]\ngrid = [1]\nblock = "
-      "[32]\n[export]\n";
-  for (const auto& [name, size] : sizes()) exports += name + " = \"" + size.first + "\"\n";
+      "[32]\n";
   const json done =
-      compile("uses", "uses<at::Half>", exports,
+      compile("uses", "uses<at::Half>", full + exports(sizes()),
               "#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\n" + std::string(kUses));
   ASSERT_TRUE(done.contains("exports"));
   for (const auto& [name, size] : sizes()) EXPECT_EQ(done.at("exports").at(name), size.second) << size.first;
+}
+
+TEST_F(Stubs, RandomNumbersAndStableNamesOfPyTorchHaveItsSizes) {
+  std::string includes;
+  for (const char* header :
+       {"ATen/cuda/CUDAGeneratorImpl.h", "ATen/cuda/CUDAGraphsUtils.cuh", "torch/csrc/stable/macros.h",
+        "torch/csrc/stable/tensor.h", "torch/headeronly/core/Dispatch.h",
+        "torch/headeronly/core/TensorAccessor.h", "torch/headeronly/util/Exception.h",
+        "torch/headeronly/util/Float4_e2m1fn_x2.h", "torch/headeronly/util/Float8_e8m0fnu.h",
+        "torch/headeronly/util/complex.h", "torch/python.h"})
+    includes += "#include <" + std::string(header) + ">\n";
+  const json done = compile("more", "more", exports(sizes_of_more()), includes + kMore);
+  ASSERT_TRUE(done.contains("exports"));
+  for (const auto& [name, size] : sizes_of_more())
+    EXPECT_EQ(done.at("exports").at(name), size.second) << size.first;
+}
+
+TEST_F(Stubs, AnOlderPyTorchHasASmallerGeneratorState) {
+  const json done =
+      compile("older", "more",
+              "define = { TORCH_VERSION_MINOR = \"9\" }\n[export]\n"
+              "PHILOX = \"sizeof(at::PhiloxCudaState)\"\n",
+              "#include <ATen/cuda/PhiloxUtils.cuh>\n__global__ void more(at::PhiloxCudaState) {}\n");
+  ASSERT_TRUE(done.contains("exports"));
+  EXPECT_EQ(done.at("exports").at("PHILOX"), 24);
 }
 
 }  // namespace

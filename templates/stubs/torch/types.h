@@ -1,2 +1,4 @@
 #pragma once
 #include <torch/stub.h>
+
+#include <tuple>

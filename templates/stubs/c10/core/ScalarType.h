@@ -1,2 +1,2 @@
 #pragma once
-#include <torch/stub.h>
+#include <torch/headeronly/core/ScalarType.h>

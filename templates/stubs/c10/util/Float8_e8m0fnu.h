@@ -1,0 +1,2 @@
+#pragma once
+#include <torch/headeronly/util/Float8_e8m0fnu.h>
