@@ -43,6 +43,8 @@ bool take_suffix(std::string_view& text, std::string_view suffix) {
 
 Arch Arch::parse(std::string_view text) {
   std::string_view digits = text;
+  const bool ptx = digits.starts_with("compute_");
+  if (ptx) digits.remove_prefix(8);
   if (digits.starts_with("sm_")) digits.remove_prefix(3);
   const bool base = take_suffix(digits, "_base"), family = !base && take_suffix(digits, "f"),
              exact_suffix = !base && !family && take_suffix(digits, "a");
@@ -50,20 +52,23 @@ Arch Arch::parse(std::string_view text) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const bool number_ok =
       error == std::errc{} && end == digits.data() + digits.size() && number >= 50 && number < 1000;
-  if (!number_ok || (exact_suffix && number < kFirstExact) || ((base || family) && number < kFirstFamily)) {
+  if (!number_ok || (ptx && (base || family || exact_suffix)) || (exact_suffix && number < kFirstExact) ||
+      ((base || family) && number < kFirstFamily)) {
     throw Error(
         Errc::unsupported_arch,
         "unknown arch '" + std::string(text) +
             "': expected a compute capability such as 80, sm_80, sm_90a or sm_120 "
             "(kiln adds the 'a' from 9.0 on), or from 10.0 on a target for more GPUs, such as sm_100f "
-            "or sm_100_base");
+            "or sm_100_base; compute_80 is PTX");
   }
+  if (ptx) return {number, Features::ptx};
   if (base) return {number, Features::base};
   if (family) return {number, Features::family};
   return Arch(number);
 }
 
 std::string Arch::name() const {
+  if (features == Features::ptx) return "compute_" + std::to_string(number);
   return compiler_name() + (features == Features::base && number >= kFirstExact ? "_base" : "");
 }
 
@@ -73,7 +78,7 @@ std::string Arch::compiler_name() const {
 }
 
 bool Arch::runs_on(int device) const noexcept {
-  if (number == device) return true;
+  if (number == device || (features == Features::ptx && number < device)) return true;
   if (features == Features::exact || number == kOrin || device == kOrin) return false;
   // The families of the compute capabilities so far are their major versions.
   return number / 10 == device / 10 && number < device;
@@ -88,6 +93,9 @@ std::vector<Arch> Arch::that_run_on(int device) {
       if (const Arch older{*number, features}; *number != device && older.runs_on(device))
         out.push_back(older);
   }
+  out.emplace_back(device, Features::ptx);
+  for (auto number = kCapabilities.rbegin(); number != kCapabilities.rend(); ++number)
+    if (*number < device) out.emplace_back(*number, Features::ptx);
   return out;
 }
 

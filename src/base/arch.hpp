@@ -14,6 +14,7 @@ namespace kiln::base {
 /// The instructions that code for a compute capability may use. More of them mean fewer GPUs that run it.
 /// Family and exact instructions exist from 9.0 on; before that, everything is base.
 enum class Features {
+  ptx,     ///< compute_90: no machine code. The driver translates it, for this and every later capability
   base,    ///< sm_100: runs on every GPU of the same major version with this minor version or a later one
   family,  ///< sm_100f: runs on the GPUs of one family, 10.0 and 10.3. From 10.0 on
   exact,   ///< sm_100a: runs on this compute capability alone. From 9.0 on
@@ -33,19 +34,20 @@ struct Arch {
   ///   90, sm_90, sm_90a, 100, ...  exact: from 9.0 on, a number alone means this
   ///   100f, sm_100f                family, from 10.0 on
   ///   100_base, sm_100_base        base, from 10.0 on
+  ///   compute_90                   PTX
   static Arch parse(std::string_view text);
   static Arch of_capability(int major, int minor) noexcept { return Arch(major * 10 + minor); }
 
-  /// kiln's spelling: "sm_80", "sm_90a", "sm_100_base", "sm_100f", "sm_100a".
+  /// kiln's spelling: "compute_80", "sm_80", "sm_90a", "sm_100_base", "sm_100f", "sm_100a".
   std::string name() const;
-  /// The compiler's spelling, "sm_100" for a base target.
+  /// The compiler's spelling: "sm_100" for a base target, and for PTX, which is the compiler's other answer.
   std::string compiler_name() const;
 
   /// True when the image of this arch runs on a device of compute capability `device`, such as 103. An image
   /// for Jetson Orin (8.7) runs there alone, and no other image does.
   bool runs_on(int device) const noexcept;
-  /// The archs whose images run on a device of compute capability `device`, the best first: exact, then
-  /// family, then base; of two with the same features, the one with more of the device's instructions.
+  /// The archs whose images run on a device of compute capability `device`, the best first: exact,
+  /// family, base, PTX; of two with the same features, the one with more of the device's instructions.
   static std::vector<Arch> that_run_on(int device);
 
   // clang-tidy 14 takes the zero of a comparison for a null pointer. NOLINTNEXTLINE(modernize-use-nullptr)

@@ -69,7 +69,8 @@ std::vector<base::Arch> covering_archs(const std::shared_ptr<const Template>& or
     for (const Instantiation& other : for_other_archs(exact)) {
       // The image will be made from `values`, whose defaults may be others on that arch.
       const Resolved made = resolve(origin->manifest, values, other.resolved.arch);
-      if (made.specialization == exact.resolved.specialization) serves[made.arch].push_back(device);
+      if (made.arch.features != base::Features::ptx && made.specialization == exact.resolved.specialization)
+        serves[made.arch].push_back(device);
     }
   }
   if (left.empty())  // says why

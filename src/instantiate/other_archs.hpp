@@ -15,7 +15,7 @@ namespace kiln::source {
 /// arch that has all instructions of the device.
 std::vector<Instantiation> for_other_archs(const Instantiation& exact);
 
-/// The fewest archs whose images serve all devices of the compute capabilities `devices`, such as 103, that the
+/// The fewest archs whose machine code serves all devices of the compute capabilities `devices`, such as 103, that the
 /// manifest supports. An arch with fewer features is preferred, because later devices may run it, too. Throws
 /// as resolve and instantiate; Error(unsupported_arch) when the manifest supports none of the devices.
 std::vector<base::Arch> covering_archs(const std::shared_ptr<const Template>& origin,

@@ -68,7 +68,7 @@ void check_arch(const Manifest& manifest, base::Arch arch) {
                                             " or newer");
   }
   if (manifest.arch_only.empty()) {
-    constexpr std::array names{"base", "family", "exact"};
+    constexpr std::array names{"", "base", "family", "exact"};
     throw Error(Errc::unsupported_arch,
                 "template " + base::quote(manifest.name) + " cannot be compiled for " + arch.name() +
                     ": its manifest says that it needs " +

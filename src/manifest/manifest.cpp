@@ -119,7 +119,7 @@ bool supports(const Manifest& manifest, base::Arch arch) noexcept {
                        [&](base::Arch allowed) { return allows(allowed, arch); });
   const base::Features all = base::Arch(arch.number).features;
   return !(manifest.arch_min && arch.number < manifest.arch_min->number) &&
-         arch.features >= std::min(all, manifest.features);
+         std::max(arch.features, base::Features::base) >= std::min(all, manifest.features);
 }
 
 }  // namespace kiln::source

@@ -168,7 +168,7 @@ struct Manifest {
   std::optional<EntryPoint> reference;
   std::optional<base::Arch> arch_min;
   /// The instructions that the source needs from 9.0 on, beside `arch_min`: no image is made for a target
-  /// that has fewer of them.
+  /// that has fewer of them. Never ptx, which has the instructions of base.
   base::Features features = base::Features::exact;
   std::vector<base::Arch> arch_only;
   std::vector<std::pair<Dtype, double>> tolerance;

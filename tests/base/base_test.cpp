@@ -57,7 +57,8 @@ TEST(Arch, AnImageRunsWhereItsFeaturesAreKnown) {
 TEST(Arch, TheBestImageForADeviceComesFirst) {
   const auto names = [](int device) {
     std::string out;
-    for (const Arch arch : Arch::that_run_on(device)) out += (out.empty() ? "" : " ") + arch.name();
+    for (const Arch arch : Arch::that_run_on(device))
+      if (arch.features != Features::ptx) out += (out.empty() ? "" : " ") + arch.name();
     return out;
   };
   EXPECT_EQ(names(103), "sm_103a sm_103f sm_100f sm_103_base sm_100_base");
@@ -71,9 +72,22 @@ TEST(Arch, TheBestImageForADeviceComesFirst) {
       << "a GPU that is newer than this version of kiln";
 }
 
+TEST(Arch, PtxIsTheLastResortOfEveryLaterDevice) {
+  EXPECT_EQ(Arch::parse("compute_80"), (Arch{80, Features::ptx}));
+  EXPECT_EQ(Arch::parse("compute_80").name(), "compute_80");
+  EXPECT_EQ(Arch::parse("compute_100").compiler_name(), "sm_100") << "the target whose PTX is taken";
+  EXPECT_TRUE(Arch::parse("compute_80").runs_on(120) && Arch::parse("compute_80").runs_on(87));
+  EXPECT_FALSE(Arch::parse("compute_90").runs_on(89));
+  const std::vector<Arch> archs = Arch::that_run_on(90);
+  std::string out;
+  for (const Arch arch : archs) out += arch.name() + ' ';
+  EXPECT_EQ(out, "sm_90a compute_90 compute_89 compute_87 compute_86 compute_80 compute_75 ");
+}
+
 TEST(Arch, NonsenseIsAnErrorThatShowsTheValueAndWhatIsExpected) {
-  for (const char* text : {"", "sm_", "hopper", "9.0", "sm_80a", "sm_90b", "-90", "99999", "90 ", "sm_90f",
-                           "sm_90_base", "sm_80_base", "sm_100af", "_base"}) {
+  for (const char* text :
+       {"", "sm_", "hopper", "9.0", "sm_80a", "sm_90b", "-90", "99999", "90 ", "sm_90f", "sm_90_base",
+        "sm_80_base", "sm_100af", "_base", "compute_", "compute_90a", "compute_100f"}) {
     try {
       Arch::parse(text);
       ADD_FAILURE() << text;

@@ -23,11 +23,11 @@ class OtherArchs : public ::testing::Test {
     for (const base::Arch arch : archs) out += (out.empty() ? "" : " ") + arch.name();
     return out;
   }
-  static std::string others(const std::shared_ptr<const Template>& t, int device) {
+  static std::string others(const std::shared_ptr<const Template>& t, int device, bool ptx = false) {
     std::vector<base::Arch> out;
     for (const Instantiation& unit :
          for_other_archs(instantiate(t, resolve(t->manifest, {}, base::Arch(device)))))
-      out.push_back(unit.resolved.arch);
+      if ((unit.resolved.arch.features == base::Features::ptx) == ptx) out.push_back(unit.resolved.arch);
     return names(out);
   }
   static std::string covering(const std::shared_ptr<const Template>& t, std::vector<int> devices) {
@@ -47,6 +47,14 @@ TEST_F(OtherArchs, TheManifestSaysWhichTargetsItsSourceCompilesFor) {
   EXPECT_EQ(others(made(kExact), 89), "sm_86 sm_80") << "before 9.0 there are no features";
   EXPECT_EQ(others(made("arch = { min = \"sm_86\" }"), 89), "sm_86");
   EXPECT_EQ(others(made("arch = { only = [\"sm_100f\"] }"), 103), "sm_103f sm_100f");
+}
+
+TEST_F(OtherArchs, PtxComesLastAndHasTheFeaturesOfBase) {
+  EXPECT_EQ(others(made(kBase), 100, true),
+            "compute_100 compute_90 compute_89 compute_87 compute_86 compute_80");
+  EXPECT_EQ(others(made(kFamily), 100, true), "compute_89 compute_87 compute_86 compute_80");
+  EXPECT_EQ(others(made("arch = { only = [\"sm_90a\"] }"), 90, true), "");
+  EXPECT_EQ(covering(made(kBase), {80, 90}), "sm_80 sm_90a") << "PTX is made only where a plan names it";
 }
 
 TEST_F(OtherArchs, AnotherKernelIsNoSubstitute) {

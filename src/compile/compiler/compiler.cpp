@@ -49,7 +49,7 @@ WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& tool
   request.name_expressions = job.unit.name_expressions();
   request.linked = linked_from(job.closure);
   request.trace_headers = job.closure.computed || job.closure.toolkit_computed;
-  request.want_ptx = job.want_ptx;
+  request.want_ptx = job.want_ptx || job.unit.resolved.arch.features == base::Features::ptx;
   return request;
 }
 
@@ -228,7 +228,7 @@ std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse
   std::vector<std::string> host_paths{r.private_directory};
   for (const source::Root& root : job.closure.roots) host_paths.push_back(root.path);
   for (const std::string& path : host_paths) {
-    if (path.size() > 4 && r.image.find(path) != std::string::npos)
+    if (path.size() > 4 && (r.image.find(path) != std::string::npos || r.ptx.find(path) != std::string::npos))
       return "the image contains the directory '" + path + "'";
   }
   if (job.closure.computed || job.closure.toolkit_computed) {
@@ -292,8 +292,10 @@ Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, Worke
   out.facts = gather_facts(job, answer);
   out.unpublishable = unpublishable_beforehand(job.closure, toolkit);
   if (out.unpublishable.empty()) out.unpublishable = unpublishable_afterwards(job, answer.response);
-  out.image = std::move(answer.response.image);
   out.ptx = std::move(answer.response.ptx);
+  // The machine code that came with the PTX has said what the facts need.
+  const bool is_ptx = job.unit.resolved.arch.features == base::Features::ptx;
+  out.image = is_ptx ? out.ptx : std::move(answer.response.image);
   out.peak_memory = answer.peak_memory;
   return out;
 }

@@ -90,6 +90,47 @@ TEST_F(RuntimeGpu, LaunchesWithTheManifestsGeometryAndLargeSharedMemory) {
   expect_all(6);
 }
 
+/// A family or base image cannot be tried here: there is no second GPU of such a family.
+TEST_F(RuntimeGpu, PtxServesWhereThereIsNoMachineCode) {
+  const auto with_wide = [&](Service& service) {
+    service.add_template(
+        "format = 1\n[template]\nname = \"wide\"\ninstantiate = \"wide<{N}>\"\n"
+        "arch = { min = \"sm_80\", features = \"base\" }\n[param.N]\nkind = \"int\"\nrange = [1, 9]\n"
+        "[[arg]]\nname = \"out\"\ntype = \"ptr<i32>\"\naccess = \"readwrite\"\n[[arg]]\nname = \"n\"\n"
+        "type = \"i32\"\n[launch]\ngrid = [\"ceil_div(n, 256)\"]\nblock = [256]\n",
+        "template <int N> __global__ void wide(int* out, int n) {\n"
+        "  const int i = blockIdx.x * 256 + threadIdx.x;\n  if (i < n) out[i] += N;\n}\n");
+  };
+  zero();
+  {
+    Service builder(options());
+    with_wide(builder);
+    builder.open("wide", Device::none("compute_80")).compile(5);
+  }
+  {
+    Options o = options();
+    o.mode = Mode::sealed;
+    Service sealed(o);
+    with_wide(sealed);
+    const Kernel k = sealed.open("wide").get(5);
+    EXPECT_STREQ(k.info().arch, "compute_80");
+    k(stream_, memory(), kCount);
+    expect_all(5);
+    EXPECT_EQ(sealed.stats().other_arch, 1u);
+  }
+  Service service(options());
+  with_wide(service);
+  const KernelTemplate t = service.open("wide");
+  const Kernel first = t.get(5);
+  first(stream_, memory(), kCount);
+  while (service.adopt() == 0) std::this_thread::yield();  // machine code was made behind
+  const Kernel better = t.get(5);
+  EXPECT_STRNE(better.info().arch, "compute_80");
+  better(stream_, memory(), kCount);
+  first(stream_, memory(), kCount);
+  expect_all(20);
+}
+
 TEST_F(RuntimeGpu, RawLaunchesToo) {
   zero();
   const Kernel k = add().get(5);

@@ -34,6 +34,24 @@ TEST_F(BundleCompiled, IntoAnotherDirectoryNothingIsCompiledAgain) {
   EXPECT_EQ(prewarmed["from_disk"], kScaleEntries);
 }
 
+TEST_F(BundleCompiled, PtxIsAnEntryLikeAnyOther) {
+  const auto made =
+      kiln({"compile", "scale", "N=4", "--arch", "compute_80", "-o", path("scale.ptx"), "--json"}).json();
+  EXPECT_EQ(made["arch"], "compute_80");
+  EXPECT_NE(base::read_file(path("scale.ptx"))->bytes.find(".target sm_80"), std::string::npos);
+  const std::string key = made["key"];
+  const Finished sass = kiln({"show", key, "--sass"});
+  EXPECT_EQ(sass.status, 2);
+  EXPECT_NE(sass.err.find("PTX"), std::string::npos) << sass.err;
+  ASSERT_EQ(kiln({"bundle", "export", path("ptx.kb"), "--arch", "compute_80", "--json"}).json()["entries"],
+            1);
+  const Environment other{{"KILN_CACHE_DIR", path("elsewhere")}};
+  const Finished imported = kiln({"bundle", "import", path("ptx.kb"), "--json"}, other);
+  EXPECT_EQ(imported.json()["stored"], 1) << imported.out << imported.err;
+  EXPECT_EQ(kiln({"compile", "scale", "N=4", "--arch", "compute_80", "--json"}, other).json()["outcome"],
+            "disk");
+}
+
 TEST_F(BundleCompiled, ALayerServesItToEverybody) {
   const Finished imported = kiln({"bundle", "import", path("a.kb"), "--layer", path("layer"), "--json"});
   ASSERT_EQ(imported.status, 0) << imported.err;

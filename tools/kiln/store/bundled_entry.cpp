@@ -12,6 +12,7 @@
 #include "compile/key/key.hpp"
 #include "instantiate/instantiate.hpp"
 #include "toolchain/cubin.hpp"
+#include "toolchain/ptx.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/store/key/name.hpp"
 
@@ -175,7 +176,25 @@ void check_symbols(const cache::Record& entry, const toolchain::CubinFacts& cubi
   }
 }
 
+/// PTX has no registers and no shared memory to compare, but a launch with other arguments would be a fault.
+void check_ptx(const cache::Record& entry, const Facts& facts) {
+  const base::Arch arch = base::Arch::parse(facts.arch);
+  if (arch.features != base::Features::ptx || toolchain::ptx_target(entry.image) != arch.number)
+    refuse(entry, "its image is PTX for sm_" + std::to_string(toolchain::ptx_target(entry.image)) +
+                      ", but its key is for " + trust::printable(facts.arch));
+  const auto check = [&](const compile::EntryFacts& kernel) {
+    const auto sizes = toolchain::ptx_arguments(entry.image, kernel.lowered_name);
+    const auto& recorded = kernel.arguments;
+    if (!sizes || !std::equal(sizes->begin(), sizes->end(), recorded.begin(), recorded.end(),
+                              [](std::uint32_t size, const auto& argument) { return size == argument.size; }))
+      refuse(entry, "its facts and its image disagree on the arguments");
+  };
+  check(facts);
+  for (const compile::EntryFacts& other : facts.entries) check(other);
+}
+
 void check_image(const cache::Record& entry, const Facts& facts) {
+  if (toolchain::is_ptx(entry.image)) return check_ptx(entry, facts);
   toolchain::CubinFacts cubin;
   int arch = 0;
   try {

@@ -6,12 +6,16 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
+#include "toolchain/ptx.hpp"
 #include "tools/kiln/cli/child_process.hpp"
 
 namespace kiln::cli {
 
 std::string disassemble(const std::string& cubin, const toolchain::Toolkit& toolkit,
                         const std::string& cuda_home) {
+  if (toolchain::is_ptx(cubin))
+    throw Error(Errc::invalid_argument,
+                "the image is PTX, which has no machine code until a driver translates it; --ptx prints it");
   std::vector<std::string> directories;
   const auto add = [&](const char* root) {
     if (root && *root) directories.push_back(std::string(root) + "/bin");

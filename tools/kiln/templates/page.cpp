@@ -192,7 +192,7 @@ std::string supported_archs(const Manifest& manifest) {
 }
 
 std::string needed_features(const Manifest& manifest) {
-  constexpr std::array names{"base", "family", "exact"};
+  constexpr std::array names{"", "base", "family", "exact"};
   return names[static_cast<std::size_t>(manifest.features)];
 }
 
