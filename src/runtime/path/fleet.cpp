@@ -85,7 +85,7 @@ FleetLookup::Answer FleetLookup::ask(const Unit& unit, const ObtainOptions& opti
       return out;
     }
   }
-  if (absent && !unpublishable && options.rejected.empty())
+  if (absent && !unpublishable && options.rejected.empty() && options.reports_missing)
     report_missing(source::trace_row(unit.instantiation.resolved));
   return out;
 }

@@ -57,7 +57,7 @@ Obtained Path::obtain_image(const source::Instantiation& instantiation, const Ob
       Unit{known ? *options.files : state_.files.read(instantiation, source::Trust::memo), instantiation});
   if (auto found = find(*unit, options)) return std::move(*found);
   if (!options.permission.compile) {
-    if (options.permission.tier && state_.config.has_remote()) return fly(unit, options);
+    if (options.permission.tier && state_.config.has_remote()) return fetch(unit, options);
     if (options.permission.counts_sealed_miss) ++state_.counters.sealed_misses;
     refuse(instantiation, options.permission);
   }
@@ -97,6 +97,30 @@ std::optional<Obtained> Path::find_other_arch(const Unit& unit, const ObtainOpti
     return found;
   }
   return std::nullopt;
+}
+
+/// A call that may not compile takes the tier's image of another arch rather than none. One that may compile
+/// makes the exact image for the whole fleet.
+Obtained Path::fetch(const std::shared_ptr<const Unit>& unit, const ObtainOptions& options) {
+  try {
+    return fly(unit, options);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_ready || !options.any_arch) throw;
+    ObtainOptions instead = options;
+    instead.files = nullptr, instead.reports_missing = false;
+    for (const source::Instantiation& other : source::for_other_archs(unit->instantiation)) {
+      try {
+        const auto of_other =
+            std::make_shared<const Unit>(Unit{state_.files.read(other, source::Trust::memo), other});
+        Obtained found = fly(of_other, instead);
+        ++state_.counters.other_arch;
+        return found;
+      } catch (const Error& absent) {
+        if (absent.code() != Errc::not_ready) throw;
+      }
+    }
+    throw;
+  }
 }
 
 Obtained Path::fly(const std::shared_ptr<const Unit>& unit, const ObtainOptions& options) {

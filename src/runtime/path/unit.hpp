@@ -33,6 +33,7 @@ struct ObtainOptions {
   /// When no store has the image of the instantiation's own arch: an image of another arch that the same device
   /// runs serves, too.
   bool any_arch = false;
+  bool reports_missing = true;  ///< what the tier does not have is reported to its prewarm job
 };
 
 struct Unit : KeyedFiles {

@@ -1,6 +1,10 @@
 // A device without an image of its own arch is served by one that was made for its family.
+#include <sys/stat.h>
+
 #include "base/deadline.hpp"
+#include "cache/trust/secret_key.hpp"
 #include "runtime/fake_runtime.hpp"
+#include "tests/fleet/redis_server.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -146,6 +150,39 @@ TEST_F(OtherArch, WithoutAnyImageTheDevicesOwnArchIsCompiled) {
   add(service, kFamily);
   EXPECT_EQ(arch_of(service.open("f").get(3)), "sm_103a");
   EXPECT_EQ(service.stats().other_arch, 0u);
+}
+
+TEST_F(OtherArch, ANodeThatMayNotCompileTakesTheFamilysImageFromTheTier) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
+  const RedisServer server;
+  tree_.write("fleet.key", trust::SecretKey::generate().file().bytes());
+  ::chmod(tree_.at("fleet.key").c_str(), 0600);
+  const auto node = [&](const std::string& name) {
+    Options o = options();
+    o.cache_dir = tree_.at(name);
+    o.remote = server.unix_url(), o.remote_mode = "fleet", o.remote_sign = tree_.at("fleet.key");
+    return o;
+  };
+  {
+    Service builder(node("a"));
+    add(builder, kFamily);
+    builder.open("f", Device::none("sm_100f")).compile(3);
+  }
+  Options o = node("b");
+  o.mode = Mode::sealed, o.remote_sealed = "ask";
+  {
+    Service service(o);
+    add(service, kFamily);
+    const Kernel kernel = service.open("f").get(3);
+    EXPECT_EQ(arch_of(kernel), "sm_100f");
+    EXPECT_EQ(kernel.info().outcome, KILN_OUTCOME_REMOTE);
+    EXPECT_EQ(service.stats().other_arch, 1u);
+    expect_error(Errc::not_ready, {"f N=4", "sm_103a"}, [&] { service.open("f").get(4); });
+    EXPECT_LE(service.stats().remote_reported, 2u) << "the exact images are missed, and nothing else";
+  }
+  Service jit(node("c"));
+  add(jit, kFamily);
+  EXPECT_EQ(arch_of(jit.open("f").get(3)), "sm_103a") << "made for the whole fleet";
 }
 
 }  // namespace
