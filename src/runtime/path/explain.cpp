@@ -24,6 +24,7 @@ Explanation Path::explain(const source::Instantiation& instantiation, const Obta
     return out;
   }
   out.found = disk_.find(unit, options, Counted::no);
+  if (!out.found && options.any_arch) out.found = find_other_arch(unit, options, Counted::no);
   for (const auto& store : state_.stores.asked()) {
     if (out.found) {
       if (out.directory.empty() && store->peek(out.found->image->key, options.deadline))

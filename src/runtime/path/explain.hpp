@@ -17,7 +17,7 @@ struct Explanation {
     cache::Miss miss;
   };
   compile::MadeKey made;
-  std::optional<Obtained> found;  ///< another toolchain's record has another key
+  std::optional<Obtained> found;  ///< a record of another toolchain or arch has another key
   std::string directory;          ///< directory of the store that has it; empty: memory
   std::vector<Fault> faults;
   std::string unpublishable;  ///< not empty: the reason why no compile of it is ever cached

@@ -76,14 +76,15 @@ Obtained Path::obtain_image(const source::Instantiation& instantiation, const Ob
 std::optional<Obtained> Path::find(const Unit& unit, const ObtainOptions& options) {
   if (auto found = memory_.ask(unit.made.key, options)) return found;
   auto found = disk_.find(unit, options, Counted::yes);
-  if (!found && options.any_arch) found = find_other_arch(unit, options);
+  if (!found && options.any_arch) found = find_other_arch(unit, options, Counted::yes);
   if (found) memory_.keep(found->image);
   return found;
 }
 
 /// The image of another arch, the best first. It is kept under its own key, so that a look for the exact one
 /// never returns it.
-std::optional<Obtained> Path::find_other_arch(const Unit& unit, const ObtainOptions& options) {
+std::optional<Obtained> Path::find_other_arch(const Unit& unit, const ObtainOptions& options,
+                                              Counted counted) {
   for (const source::Instantiation& other : source::for_other_archs(unit.instantiation)) {
     const Unit instead{state_.files.read(other, source::Trust::memo), other};
     std::optional<Obtained> found;
@@ -92,8 +93,10 @@ std::optional<Obtained> Path::find_other_arch(const Unit& unit, const ObtainOpti
     else
       found = disk_.find(instead, options, Counted::no);
     if (!found) continue;
-    ++state_.counters.other_arch;
-    count_saved(state_.counters, found->image->facts.compile_ms);
+    if (counted == Counted::yes) {
+      ++state_.counters.other_arch;
+      count_saved(state_.counters, found->image->facts.compile_ms);
+    }
     return found;
   }
   return std::nullopt;

@@ -103,6 +103,9 @@ TEST_F(Prewarm, AGenerationOfGpusGetsTheFewestImages) {
   EXPECT_EQ(gpus[2]["by"], nlohmann::json::parse(R"({"sm_120f": 1})"));
   EXPECT_EQ(gpus[3]["covered"], 0);
   EXPECT_EQ(gpus[3]["missing"][0]["template"], "wide");
+  const auto why = kiln({"why", "wide", "N=1", "--arch", "sm_103", "--json"}).json();
+  EXPECT_EQ(why["outcome"], "other_arch");
+  EXPECT_NE(why["says"].get<std::string>().find("sm_100f"), std::string::npos);
   const Finished text = kiln({"prewarm", path("plan.toml"), "--check", "--gpus", "B300"});
   EXPECT_EQ(text.status, 0);
   EXPECT_NE(text.out.find("B300  10.3"), std::string::npos) << text.out;

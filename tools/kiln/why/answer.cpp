@@ -39,6 +39,7 @@ std::vector<std::string> other_schemas(const std::string& directory) {
 
 Step step_of(const WhyAnswer& answer, runtime::Core& core, bool may_compile) {
   if (answer.path.found) {
+    if (answer.path.found->image->facts.arch != answer.resolved.arch.name()) return Step::other_arch;
     if (answer.path.found->image->key != answer.path.made.key) return Step::foreign_toolchain;
     return answer.path.found->outcome == Outcome::layer ? Step::layer : Step::disk;
   }
@@ -64,8 +65,9 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
   out.fallback = manifest.fallback, out.source_name = origin->kernel.name;
   out.directory = view.directory, out.toolchain = request.toolchain;
   const source::Instantiation unit = source::instantiate(origin, out.resolved);
-  out.path = core.path().explain(
-      unit, {.deadline = base::Deadline::after(kPatience), .permission = core.permission()});
+  out.path = core.path().explain(unit, {.deadline = base::Deadline::after(kPatience),
+                                        .permission = core.permission(),
+                                        .any_arch = request.arch == base::Arch(request.arch.number)});
   if (writable && !out.path.found)
     out.flight = cache::flight_under_way(writable->directory() + "/v1", out.path.made.key);
   if (out.flight && out.flight->here())

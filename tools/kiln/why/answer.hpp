@@ -23,7 +23,7 @@ struct WhyRequest {
 };
 
 /// The step of the lookup path that would answer.
-enum class Step { disk, layer, foreign_toolchain, waiting, compile, sealed, no_compiler };
+enum class Step { disk, layer, foreign_toolchain, other_arch, waiting, compile, sealed, no_compiler };
 
 struct WhyAnswer {
   Step step = Step::compile;
@@ -43,7 +43,7 @@ struct WhyAnswer {
   std::string compiler_version;            ///< this host's, "13.0.88"; empty: not known
   std::vector<std::string> other_schemas;  ///< stores that this version cannot read
 };
-inline bool is_hit(const WhyAnswer& answer) noexcept { return answer.step <= Step::foreign_toolchain; }
+inline bool is_hit(const WhyAnswer& answer) noexcept { return answer.step <= Step::other_arch; }
 
 /// Compiles nothing and writes nothing. Throws as resolve and Store::list do.
 WhyAnswer explain(runtime::Service& service, const WhyRequest& request);

@@ -142,6 +142,9 @@ std::string step_text(const WhyAnswer& a) {
       return "served from a layer";
     case Step::foreign_toolchain:
       return "served from disk, although another toolchain compiled it";
+    case Step::other_arch:
+      return "served by an image for " + a.path.found->image->facts.arch +
+             ", which such a GPU runs; a process that may compile makes the exact one behind";
     case Step::waiting:
       return "would wait for that process";
     case Step::compile:
@@ -156,7 +159,7 @@ std::string step_text(const WhyAnswer& a) {
 }
 
 std::string name_of(Step step) {
-  constexpr const char* names[] = {"disk",    "layer",  "foreign_toolchain", "waiting",
+  constexpr const char* names[] = {"disk",    "layer",  "foreign_toolchain", "other_arch", "waiting",
                                    "compile", "sealed", "no_compiler"};
   return names[static_cast<int>(step)];
 }
