@@ -175,6 +175,22 @@ TEST(Advice, WhatFollowsFromAnUndeclaredTypeIsNotAdvisedOn) {
   EXPECT_TRUE(hints[0].starts_with("'uint32_t' (line 1 of x.cu) is declared by <cstdint>")) << hints[0];
 }
 
+TEST(Advice, ShimsAndTheCutAreAdvisedOnlyWhereTheyAreOff) {
+  const std::vector<std::string> options;
+  const AdviceSubject cut{options, "sm_90a", "k", source::HostHeaders::shim, true};
+  const std::string tuple = "a.cu(1): error: namespace \"std\" has no member \"tuple\"\n";
+  EXPECT_NE(joined(advice(tuple)).find("host_headers = \"shim\" and preinclude = [\"tuple\"]"),
+            std::string::npos);
+  EXPECT_EQ(joined(advice_for(tuple, cut)).find("host_headers"), std::string::npos);
+  EXPECT_NE(joined(advice_for(tuple, cut)).find("preinclude = [\"tuple\"]"), std::string::npos);
+  const std::string unknown = "a.cu(1): error: namespace \"std\" has no member \"pmr\"\n";
+  EXPECT_EQ(joined(advice_for(unknown, cut)).find("host_headers"), std::string::npos);
+  const std::string torch =
+      "a.cu(1): error: name followed by \"::\" must be a class or namespace name\n  at::Tensor t;\n  ^\n";
+  EXPECT_NE(joined(advice(torch)).find("host_code"), std::string::npos);
+  EXPECT_EQ(joined(advice_for(torch, cut)), "");
+}
+
 TEST(Advice, MinimalIsBlamedOnlyWhereItIsSet) {
   const std::string log = "a.cuh(116): error: identifier \"cudaError_t\" is undefined\n";
   EXPECT_NE(joined(advice(log, {"--minimal"})).find("minimal = true in [compile] leaves out 'cudaError_t'"),

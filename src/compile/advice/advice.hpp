@@ -17,6 +17,7 @@ struct AdviceSubject {
   std::string arch;                         ///< "sm_90a"
   std::string_view name_expression;
   source::HostHeaders shims = source::HostHeaders::none;
+  bool cut_host_code = false;
 };
 
 /// At most three sentences without repeats, the most specific first; empty when no rule fits. The rules

@@ -239,20 +239,20 @@ std::optional<std::string> left_out_by_minimal(const Diagnostic& error, const Ad
          ": textures, surfaces and CUB do not compile with minimal; remove minimal";
 }
 
-std::optional<std::string> declared_elsewhere(const Diagnostic& error, const AdviceCase&) {
+std::optional<std::string> declared_elsewhere(const Diagnostic& error, const AdviceCase& in) {
   if (error.file.starts_with("[export] ")) return std::nullopt;
   std::string name;
   std::optional<std::string_view> shim;
+  const bool shims = in.subject.shims == source::HostHeaders::shim;
   if (const auto member = between(error.message, "namespace \"std\" has no member \"", "\"")) {
     if (is_host_call("std::" + std::string(*member))) return std::nullopt;
     name = "std::" + std::string(*member);
     shim = is_fixed_width(*member) ? "cstdint" : header_of(kStd, *member);
     if (!shim)
-      return named(name, error) +
-             " is not declared: NVRTC has no C++ standard library. host_headers = \"shim\" in [compile] "
-             "declares the names that device code uses most; the toolkit's <cuda/std/...> declares more, as "
-             "cuda::" +
-             name;
+      return named(name, error) + " is not declared: NVRTC has no C++ standard library. " +
+             (shims ? "kiln's shims have the names that device code uses most"
+                    : "host_headers = \"shim\" in [compile] declares the names that device code uses most") +
+             "; the toolkit's <cuda/std/...> declares more, as cuda::" + name;
   } else if (const auto undefined = undefined_name(error)) {
     name = *undefined;
     if (const auto toolkit = toolkit_header(name))
@@ -263,11 +263,13 @@ std::optional<std::string> declared_elsewhere(const Diagnostic& error, const Adv
   }
   if (!shim) return std::nullopt;
   return named(name, error) + " is declared by <" + std::string(*shim) +
-         ">, which the source does not include: host_headers = \"shim\" and preinclude = [" +
-         in_quotes(*shim) + "] in [compile] include kiln's own before the source";
+         ">, which the source does not include: " + (shims ? "" : "host_headers = \"shim\" and ") +
+         "preinclude = [" + in_quotes(*shim) + "] in [compile] " + (shims ? "includes" : "include") +
+         " kiln's own before the source";
 }
 
-std::optional<std::string> torch_name(const Diagnostic& error, const AdviceCase&) {
+std::optional<std::string> torch_name(const Diagnostic& error, const AdviceCase& in) {
+  if (in.subject.cut_host_code) return std::nullopt;
   if (!holds(error.message, "name followed by \"::\" must be a class or namespace name")) return std::nullopt;
   if (error.word != "at" && error.word != "torch" && error.word != "c10") return std::nullopt;
   return named(error.word, error) +

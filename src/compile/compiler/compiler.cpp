@@ -65,7 +65,7 @@ std::string options_of(const CompileJob& job) {
 
 AdviceSubject advised(const CompileJob& job) {
   return {job.unit.options, job.unit.resolved.arch.name(), job.unit.name_expression,
-          job.unit.compile.host_headers};
+          job.unit.compile.host_headers, job.unit.compile.cut_host_code};
 }
 
 std::string hint_line(const std::string& hint) { return hint.empty() ? hint : "\nhint: " + hint; }
