@@ -44,11 +44,31 @@ std::size_t TokenView::after_angles(std::size_t i, std::size_t end) const {
       continue;
     }
     if (t.is(";") || t.is("}")) return i;
-    if (t.is("<")) ++angles;
-    if (t.is(">") && --angles == 0) return i + 1;
+    if (t.is("<") && (angles == 0 || (*this)[i - 1].is_word())) ++angles;
+    const bool arrow = i > 0 && (*this)[i - 1].is("-");
+    if (t.is(">") && !arrow && --angles == 0) return i + 1;
     ++i;
   }
   return end;
+}
+
+std::vector<TokenRange> TokenView::pieces(std::size_t from, std::size_t to) const {
+  std::vector<TokenRange> out;
+  std::size_t begin = from;
+  for (std::size_t i = from; i <= to;) {
+    const Token& t = (*this)[i];
+    if (i == to || t.is(",")) {
+      if (i > begin) out.push_back({begin, i});
+      begin = ++i;
+    } else if (t.is("(") || t.is("[") || t.is("{")) {
+      i = after_group(i, to);
+    } else if (t.is("<") && i > from && (*this)[i - 1].is_word()) {
+      i = std::max(after_angles(i, to), i + 1);
+    } else {
+      ++i;
+    }
+  }
+  return out;
 }
 
 std::size_t TokenView::after_directives(std::size_t i, std::size_t end) const {

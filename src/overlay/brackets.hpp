@@ -27,6 +27,11 @@ class Nesting {
   std::vector<int> before_;
 };
 
+/// Positions of tokens, from `begin` up to `end`.
+struct TokenRange {
+  std::size_t begin = 0, end = 0;
+};
+
 /// A view of tokens. Positions are indices of tokens, and every position is allowed.
 class TokenView {
  public:
@@ -37,8 +42,11 @@ class TokenView {
   std::size_t size() const { return tokens_.size(); }
   /// The position after the group of brackets that opens at i.
   std::size_t after_group(std::size_t i, std::size_t end) const;
-  /// The position after the template arguments that open at i.
+  /// The position after the template arguments that open at i. A '<' inside of them opens others when it stands
+  /// after a word.
   std::size_t after_angles(std::size_t i, std::size_t end) const;
+  /// The pieces between commas outside of brackets. Empty pieces are left out.
+  std::vector<TokenRange> pieces(std::size_t from, std::size_t to) const;
   std::size_t after_directives(std::size_t i, std::size_t end) const;
   /// The words from one position to another, each once. A directive has the words after its name.
   std::vector<std::string_view> words(std::size_t from, std::size_t to) const;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "overlay/macros.hpp"
 #include "overlay/outline.hpp"
 
 namespace kiln::source {
@@ -15,44 +17,6 @@ using WordSet = std::unordered_set<std::string_view>;
 /// Names that the language uses without mentioning them: loops over ranges, structured bindings, operators.
 constexpr std::array<std::string_view, 7> kImplicit = {"begin",      "end",           "get", "operator",
                                                        "tuple_size", "tuple_element", "swap"};
-
-/// The properties of a function that the words before its name tell.
-struct Marks {
-  bool device = false, constant = false, type = false;
-  Marks& operator|=(const Marks& other) {
-    device |= other.device, constant |= other.constant, type |= other.type;
-    return *this;
-  }
-};
-
-class Macros {
- public:
-  void add(const MacroDefinition& macro) {
-    auto& words = words_[macro.name];
-    words.insert(words.end(), macro.words.begin(), macro.words.end());
-  }
-  const std::vector<std::string_view>* find(std::string_view name) const {
-    const auto found = words_.find(name);
-    return found == words_.end() ? nullptr : &found->second;
-  }
-  Marks marks_of(std::string_view word, int depth = 0) const {
-    if (word == "__device__" || word == "__global__") return {.device = true};
-    if (word == "constexpr" || word == "consteval") return {.constant = true};
-    if (word == "struct" || word == "class" || word == "using" || word == "enum") return {.type = true};
-    Marks out;
-    const auto* words = depth < 8 ? find(word) : nullptr;
-    if (words) {
-      for (const std::string_view inner : *words) out |= marks_of(inner, depth + 1);
-    } else if (word.find("DEVICE") != word.npos || word.find("KERNEL") != word.npos ||
-               word.find("GLOBAL") != word.npos) {
-      out.device = true;  // a macro of a header that is not here
-    }
-    return out;
-  }
-
- private:
-  std::unordered_map<std::string_view, std::vector<std::string_view>> words_;
-};
 
 struct Piece {
   Declaration declaration;
@@ -70,22 +34,22 @@ class Cutter {
  public:
   Cutter(const std::vector<std::string_view>& texts, const CutRules& rules) : texts_(texts) {
     std::vector<std::vector<Token>> tokens;
-    std::set<std::string_view> brace_macros;
     for (const std::string_view text : texts) {
       tokens.push_back(tokens_of(text));
-      for (const MacroDefinition& macro : macros_of(tokens.back())) {
-        macros_.add(macro);
-        if (macro.braces) brace_macros.insert(macro.name);
-      }
+      macros_.add(tokens.back());
     }
     const WordSet keep(rules.keep.begin(), rules.keep.end()), cut(rules.cut.begin(), rules.cut.end());
     for (std::size_t i = 0; i < texts.size(); ++i) {
       const std::size_t base = pieces_.size();
-      for (Declaration& d : outline_of(texts[i], tokens[i], brace_macros)) {
+      for (Declaration& d : outline_of(texts[i], tokens[i], macros_.scopes())) {
         Piece piece;
         piece.text = i;
         if (d.parent != kNoDeclaration) piece.parent = base + d.parent;
         for (const std::string_view word : d.specifiers) piece.marks |= macros_.marks_of(word);
+        if (d.kind == DeclarationKind::function && macros_.declares_kernel(d.names.back()))
+          name_as_expanded(d, texts[i]);
+        if (d.kind == DeclarationKind::call && macros_.instantiates(tokens[i][d.tokens.begin].text))
+          d.kind = DeclarationKind::instantiation;
         for (const std::string_view name : d.names) {
           piece.cut_by_name |= cut.contains(name);
           piece.keep_by_name |= keep.contains(name);
@@ -129,6 +93,16 @@ class Cutter {
   }
 
  private:
+  /// Gives a declaration the names that it has once its macro is expanded: KERNEL(name, int n) { ... }.
+  void name_as_expanded(Declaration& declaration, std::string_view text) {
+    const std::size_t end = declaration.defined() ? declaration.body_begin : declaration.end;
+    const std::string& expanded =
+        expanded_.emplace_back(macros_.expanded(text.substr(declaration.begin, end - declaration.begin)));
+    std::vector<std::string_view> names;
+    for (const Declaration& inner : outline_of(expanded, tokens_of(expanded), macros_.scopes()))
+      names.insert(names.end(), inner.names.begin(), inner.names.end());
+    if (!names.empty()) declaration.names = std::move(names);
+  }
   void reach(std::string_view word) {
     if (reached_.insert(word).second) waiting_.push_back(word);
   }
@@ -153,7 +127,7 @@ class Cutter {
                           piece.keep_by_name;
     if (callable) return keep(i);
     if (piece.declared || d.qualified || (!d.stays_in_class && !is_only_host_code(d))) return;
-    if (!d.body) return keep(i);
+    if (!d.defined()) return keep(i);
     piece.declared = true;
     for (const std::string_view word : d.head_words) reach(word);
   }
@@ -256,6 +230,7 @@ class Cutter {
 
   const std::vector<std::string_view>& texts_;
   Macros macros_;
+  std::deque<std::string> expanded_;  ///< texts of calls of macros
   std::vector<Piece> pieces_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_type_;  ///< of foreign specialisations

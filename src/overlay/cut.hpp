@@ -12,7 +12,8 @@
 // heads.
 // Types, aliases, variables and concepts are cut when nothing that is kept mentions their names. A specialisation
 // of a template that no text declares is kept with the types among its arguments. Explicit instantiations are
-// always cut. Directives are never cut, and every kept line keeps its number.
+// always cut, also calls of macros that stand for one. Directives are never cut, and every kept line keeps its
+// number.
 #pragma once
 
 #include <cstddef>

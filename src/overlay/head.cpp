@@ -131,7 +131,6 @@ void HeadReader::describe(Declaration& out, const Head& head, std::size_t end) c
     out.kind = DeclarationKind::fixed;
   } else if (is_function(head)) {
     out.kind = DeclarationKind::function;
-    out.body = head.body != kNoDeclaration;
     out.names = function_names(head);
     for (std::size_t k = 1; k < head.tokens.size() && !tokens_[head.tokens[k]].is("("); ++k)
       out.qualified = tokens_[head.tokens[k - 1]].is("::") && tokens_[head.tokens[k]].is(out.names.back());

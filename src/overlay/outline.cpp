@@ -4,7 +4,6 @@
 #include <array>
 #include <unordered_set>
 
-#include "overlay/brackets.hpp"
 #include "overlay/head.hpp"
 
 namespace kiln::source {
@@ -112,6 +111,7 @@ class Outliner {
     Declaration out;
     out.begin = offset(begin);
     out.end = offset(i - 1) + tokens_[i - 1].text.size();
+    out.tokens = {begin, i};
     out.parent = parent;
     if (parent == kNoDeclaration) out.scope = scope_;
     if (called != 0) {
@@ -122,7 +122,7 @@ class Outliner {
       out.kind = DeclarationKind::instantiation;
     } else {
       heads_.describe(out, head, i);
-      if (out.body) {
+      if (out.kind == DeclarationKind::function && head.body != kNoDeclaration) {
         out.body_begin = offset(head.body);
         out.head_words = tokens_.words(begin, head.body);
       }
@@ -152,7 +152,7 @@ class Outliner {
     const Declaration& parent = out_[out.parent];
     out.stays_in_class = contains(out.names, "operator") || contains(out.specifiers, "friend");
     // It may be a data member with an attribute: float a ALIGNED(16). Without it the class has another layout.
-    if (!out.body)
+    if (!out.defined())
       out.stays_in_class =
           out.stays_in_class || std::any_of(out.names.begin(), out.names.end(), is_reserved_or_macro);
     for (const std::string_view word : out.specifiers)
@@ -161,7 +161,7 @@ class Outliner {
       out.stays_in_class = out.stays_in_class || contains(parent.names, name) || contains(nested_, name);
     const bool destroys = std::any_of(head.tokens.begin(), head.tokens.end(),
                                       [&](std::size_t at) { return tokens_[at].is("~"); });
-    if ((out.stays_in_class && !out.body) || destroys) return;
+    if ((out.stays_in_class && !out.defined()) || destroys) return;
     if (out.stays_in_class) take_initialisers(out, head);
     out.words = tokens_.words(begin, i);
     out_.push_back(std::move(out));
@@ -272,26 +272,6 @@ class Outliner {
 };
 
 }  // namespace
-
-std::vector<MacroDefinition> macros_of(const std::vector<Token>& tokens) {
-  std::vector<MacroDefinition> out;
-  for (const Token& token : tokens) {
-    if (token.kind != Token::Kind::directive) continue;
-    const DirectiveText directive = directive_text(token.text);
-    if (directive.name != "define") continue;
-    const std::vector<Token> inner = tokens_of(directive.rest);
-    if (inner.empty() || !inner[0].is_word()) continue;
-    MacroDefinition macro{inner[0].text, TokenView(inner).words(1, inner.size()), false};
-    int depth = 0;
-    for (const Token& t : inner) {
-      if (t.is("{")) ++depth;
-      if (t.is("}")) --depth;
-    }
-    macro.braces = depth != 0;
-    out.push_back(std::move(macro));
-  }
-  return out;
-}
 
 std::vector<Declaration> outline_of(std::string_view text, const std::vector<Token>& tokens,
                                     const std::set<std::string_view>& brace_macros) {

@@ -1,5 +1,5 @@
-// The outline of a C++ text: its declarations at namespace scope, the member functions of its classes, and its
-// macros. It is read from tokens alone, so it is only as exact as a reader without a compiler can be. Where
+// The outline of a C++ text: its declarations at namespace scope, the member functions of its classes.
+// It is read from tokens alone, so it is only as exact as a reader without a compiler can be. Where
 // it is not sure, a declaration counts as `fixed`.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "overlay/tokens.hpp"
+#include "overlay/brackets.hpp"
 
 namespace kiln::source {
 
@@ -28,6 +28,7 @@ enum class DeclarationKind : std::uint8_t {
 struct Declaration {
   DeclarationKind kind = DeclarationKind::fixed;
   std::size_t begin = 0, end = 0;  ///< bytes of the text
+  TokenRange tokens;
   std::string scope;  ///< "outer::inner", without unnamed and inline namespaces; empty for a member function
   std::size_t parent = kNoDeclaration;       ///< of a member function: the index of its class
   std::vector<std::string_view> names;       ///< what it declares, and at times more
@@ -36,20 +37,13 @@ struct Declaration {
   /// The words of a specialisation's template arguments, without its own parameters.
   std::vector<std::string_view> arguments;
   bool specialisation = false;
-  bool body = false;                         ///< of a function: it is defined here
-  std::size_t body_begin = 0;                ///< the place of its '{'
+  std::size_t body_begin = 0;                ///< of a function that is defined here: the place of its '{'
   bool qualified = false;                    ///< of a function: CLASS::NAME, which its class declares, too
   std::vector<std::string_view> head_words;  ///< of a function with a body: the words before it
   bool stays_in_class = false;               ///< of a member function: a constructor, virtual, an operator
-};
 
-struct MacroDefinition {
-  std::string_view name;
-  std::vector<std::string_view> words;  ///< of its replacement
-  bool braces = false;                  ///< opens or closes a scope
+  bool defined() const noexcept { return body_begin != 0; }
 };
-
-std::vector<MacroDefinition> macros_of(const std::vector<Token>& tokens);
 
 /// `brace_macros` are macros that open or close a scope, in all texts that belong together.
 std::vector<Declaration> outline_of(std::string_view text, const std::vector<Token>& tokens,

@@ -72,6 +72,15 @@ TEST(ManifestCompile, Std) {
                  "std =", {"'c++23' is unknown; allowed: c++14 c++17 c++20"});
 }
 
+TEST(ManifestCompile, ACutImpliesDefaultDevice) {
+  const auto is_default = [](const std::string& lines) {
+    return parse(with("[compile]\n" + lines)).compile.default_device;
+  };
+  EXPECT_FALSE(is_default(""));
+  EXPECT_TRUE(is_default("host_code = \"cut\"\n"));
+  EXPECT_FALSE(is_default("host_code = \"cut\"\ndefault_device = false\n"));
+}
+
 TEST(ManifestCompile, Define) {
   expect_refused(with("[compile]\ndefine = { \"A B\" = \"1\" }\n"), "define", {"'A B' must be [A-Za-z_]"});
   expect_refused(with("[compile]\ndefine = { A = 1 }\n"), "define",

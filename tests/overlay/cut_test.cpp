@@ -74,6 +74,23 @@ TEST(Cut, AMacroMayStandForAnExecutionSpace) {
             "#define H __host__\nH int used(int* a) ;\n" + kKernel);
 }
 
+TEST(Cut, AKernelThatAMacroDeclaresHasTheNameThatTheMacroGivesIt) {
+  const std::string macro =
+      "#define KERNEL(name, ...) template <__VA_ARGS__> __global__ void name##_k(int* a)\n";
+  const std::string own = "KERNEL(own, int N) { a[N] = used(a); }\n";
+  const std::string used = "__device__ int used(int* a) { return *a; }\n";
+  EXPECT_EQ(
+      left_of(macro + used + own + "KERNEL(other, int M) { a[M] = std::rand(); }\n", {{"own_k<3>"}, {}, {}}),
+      macro + used + own);
+}
+
+TEST(Cut, ACallOfAMacroThatInstantiatesIsCut) {
+  const std::string macro = "#define MAKE(T) template __global__ void other<T>(T*);\n";
+  EXPECT_EQ(left_of(macro + "MAKE(int)\nMAKE(float);\n" + kKernel), macro + kKernel);
+  const std::string declares = "#define DECLARE(T) __device__ void other(T*);\nDECLARE(int)\n" + kKernel;
+  EXPECT_EQ(left_of(declares), declares);
+}
+
 TEST(Cut, AnOverloadSetIsKeptWhole) {
   const std::string text =
       "__device__ int used(int* a);\n__device__ int used(float* a);\ntemplate <class T> __device__ int "

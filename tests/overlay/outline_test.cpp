@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text.hpp"
+#include "overlay/macros.hpp"
 
 namespace kiln::source {
 namespace {
@@ -11,10 +12,9 @@ namespace {
 using Lines = std::vector<std::string>;
 
 std::set<std::string_view> brace_macros_of(const std::vector<Token>& tokens) {
-  std::set<std::string_view> out;
-  for (const MacroDefinition& macro : macros_of(tokens))
-    if (macro.braces) out.insert(macro.name);
-  return out;
+  Macros macros;
+  macros.add(tokens);
+  return macros.scopes();
 }
 
 /// One line for each declaration: "function+ f @ outer::inner". A plus stands for a body, "@" precedes a scope
@@ -26,7 +26,7 @@ Lines outline(std::string_view text) {
   Lines out;
   for (const Declaration& d : all) {
     std::string line = kinds[static_cast<int>(d.kind)];
-    if (d.body) line += '+';
+    if (d.defined()) line += '+';
     for (const std::string_view name : d.names) line += ' ' + std::string(name);
     if (!d.scope.empty()) line += " @ " + d.scope;
     if (d.parent != kNoDeclaration) {
@@ -322,19 +322,6 @@ TEST(Outline, AClassHasTheWordsOfItsMembersButNotOfItsMemberFunctions) {
   for (const char* word : {"Input", "g", "start"}) EXPECT_FALSE(has_word(all[0].words, word)) << word;
   EXPECT_TRUE(has_word(all[1].words, "start"));
   for (const char* word : {"Input", "g"}) EXPECT_TRUE(has_word(all[2].words, word)) << word;
-}
-
-TEST(Outline, MacrosHaveTheWordsOfTheirReplacement) {
-  const std::vector<Token> tokens = tokens_of(
-      "#define A(x) __device__ f(x) \\\n  more\n#define B { // }\n#define C\n#define D { }\n#undef E\n");
-  const std::vector<MacroDefinition> all = macros_of(tokens);
-  ASSERT_EQ(all.size(), 4u);
-  EXPECT_EQ(all[0].name, "A");
-  for (const char* word : {"__device__", "f", "more"}) EXPECT_TRUE(has_word(all[0].words, word)) << word;
-  EXPECT_FALSE(all[0].braces);
-  EXPECT_TRUE(all[1].braces);
-  EXPECT_TRUE(all[2].words.empty());
-  EXPECT_FALSE(all[3].braces);
 }
 
 TEST(Outline, ADeclarationReachesFromItsFirstTokenToItsLast) {

@@ -178,7 +178,6 @@ void read_compile(Draft& draft, const TableReader& root) {
     if (directory[0] == '/')
       reader.fail("include_dirs", base::quote(directory) + " must be relative to the manifest");
   }
-  out.default_device = reader.boolean_or("default_device", false);
   out.minimal = reader.boolean_or("minimal", false);
   out.ndebug = reader.boolean_or("ndebug", true);
   const std::string host = reader.text_or("host_headers", "none");
@@ -200,6 +199,8 @@ void read_compile(Draft& draft, const TableReader& root) {
     }
   }
   read_host_code(out, reader);
+  // A cut leaves device code only.
+  out.default_device = reader.boolean_or("default_device", out.cut_host_code);
   read_empty_headers(out, reader);
   const TomlValue* define = reader.find("define");
   if (!define) return;

@@ -19,12 +19,13 @@
 namespace kiln::cli {
 namespace {
 
-std::vector<KernelDeclaration> kernels_in(const std::string& text, const Macros& define = {}) {
-  SourceTexts texts;
-  texts.add("k.cuh", text);
-  return texts.kernels(define);
+SourceTexts texts_of(const std::string& text, const Assignments& define = {}) {
+  return SourceTexts({{"k.cuh", text}}, define);
 }
-std::vector<std::string> names_in(const std::string& text, const Macros& define = {}) {
+std::vector<KernelDeclaration> kernels_in(const std::string& text, const Assignments& define = {}) {
+  return kernels_of(texts_of(text, define));
+}
+std::vector<std::string> names_in(const std::string& text, const Assignments& define = {}) {
   std::vector<std::string> out;
   for (const KernelDeclaration& kernel : kernels_in(text, define)) out.push_back(kernel.qualified());
   return out;
@@ -32,11 +33,10 @@ std::vector<std::string> names_in(const std::string& text, const Macros& define 
 using Names = std::vector<std::string>;
 
 ImportDraft drafted(const std::string& text, const Assignments& given = {}) {
-  SourceTexts texts;
-  texts.add("k.cuh", text);
-  const std::vector<KernelDeclaration> kernels = texts.kernels({});
+  const SourceTexts texts = texts_of(text);
+  const std::vector<KernelDeclaration> kernels = kernels_of(texts);
   if (kernels.size() != 1) throw std::runtime_error("not one kernel in: " + text);
-  ImportDraft out = draft_of(kernels[0], texts, false, given, {});
+  ImportDraft out = draft_of(kernels[0], texts, false, given);
   draft_arguments(out, kernels[0], nullptr);
   out.name = "k";
   return out;
@@ -147,6 +147,57 @@ TEST(ImportDeclaration, MacrosOfMacrosEnd) {
   EXPECT_EQ(names_in(nested + "\n__global__ void k();"), Names{"k"});
 }
 
+TEST(ImportDeclaration, ExpandsMacrosThatDeclareKernels) {
+  const std::string flash =
+      "#define KERNEL(name, ...) \\\n  template <typename T, __VA_ARGS__> __global__ void "
+      "name##_kernel(const T* x, int n)\n"
+      "namespace a {\n\nKERNEL(flash, bool CAUSAL, int N = 4) { T::member; }\n}\n";
+  const std::vector<KernelDeclaration> kernels = kernels_in(flash);
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels[0].qualified(), "a::flash_kernel");
+  EXPECT_EQ(kernels[0].line, 5);
+  EXPECT_TRUE(kernels[0].defined);
+  EXPECT_TRUE(kernels[0].members.contains("T"));
+  EXPECT_EQ(parameters_of(flash), "dtype T, bool CAUSAL, int N = 4");
+  EXPECT_EQ(arguments_of(flash), "ptr<T> x, i32 n");
+  EXPECT_EQ(names_in("#define KERNEL(name, op) __global__ void name(float* x) { x[0] op; }\nKERNEL(add, += "
+                     "1)\nKERNEL(sub, -= 1);"),
+            (Names{"add", "sub"}));
+}
+
+TEST(ImportDeclaration, AMacroThatDeclaresItselfEnds) {
+  EXPECT_EQ(names_in("#define K(x) K(x) __global__ void x()\nK(k) {}"), Names{"k"});
+  std::string text = "#define K(x) __global__ void x(" + std::string(100000, 'a') + ") {}\n";
+  for (int i = 0; i < 1000; ++i) text += "K(k" + std::to_string(i) + ")\n";
+  EXPECT_LT(names_in(text).size(), 1000u) << "the text of all declarations is limited";
+}
+
+TEST(ImportDeclaration, ReadsAFileWithManyKernels) {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += "__global__ void k" + std::to_string(i) + "(int* p) { *p = 1; }\n";
+  EXPECT_EQ(names_in(text).size(), 20000u);
+}
+
+TEST(ImportDeclaration, FindsTheHeadersThatAConditionCanReach) {
+  const SourceTexts texts(
+      {{"/p/k.cu",
+        "#if defined(USE_HIP)\n#define DECL_HIP\n#elif 1\n#define DECL_CUDA\n#endif\n#include \"common.h\"\n"
+        "#define HIP 0\n#if HIP\n#include <hip.h>\n#endif\n#ifdef GIVEN\n#include <given.h>\n#endif\n"
+        "#if !defined(NONE) && (CUDART_VERSION >= 12000 || defined(OTHER))\n#include <yes.h>\n#else\n"
+        "#include <maybe.h>\n#endif\n#ifndef NONE\n#include <always.h>\n#else\n#include <never.h>\n#endif\n"},
+       {"/p/common.h",
+        "#pragma once\n#ifdef DECL_HIP\n#include <hip_fp16.h>\n#elif defined(DECL_CUDA)\n#include "
+        "<cuda_fp16.h>\n"
+        "#endif\n"},
+       {"/p/other.h", "#include <nobody.h>\n"}},
+      {{"GIVEN", "1"}});
+  EXPECT_EQ(texts.included_headers(),
+            (std::set<std::string>{"always.h", "common.h", "cuda_fp16.h", "given.h", "maybe.h", "yes.h"}));
+  for (const char* damaged :
+       {"#if\n", "#if (\n", "#if !(a && \n#else\n#else\n", "#endif\n", "#elif x\n", "#if )\n"})
+    EXPECT_NO_FATAL_FAILURE(SourceTexts({{"k.cu", damaged}}, {}).included_headers()) << damaged;
+}
+
 TEST(ImportDeclaration, TellsDeclarationsFromOtherThings) {
   EXPECT_EQ(names_in("template <int N> __global__ void k(); template <> __global__ void k<3>() {}"),
             Names{"k"});
@@ -157,19 +208,18 @@ TEST(ImportDeclaration, TellsDeclarationsFromOtherThings) {
 }
 
 TEST(ImportDeclaration, FindsOverloadsAndTheirLines) {
-  SourceTexts texts;
-  texts.add("k.cuh",
-            "namespace a { __global__ void k(int);\n__global__ void k(float*); }\n__global__ void k() {}");
-  const std::vector<KernelDeclaration> kernels = texts.kernels({});
+  const SourceTexts texts =
+      texts_of("namespace a { __global__ void k(int);\n__global__ void k(float*); }\n__global__ void k() {}");
+  const std::vector<KernelDeclaration> kernels = kernels_of(texts);
   EXPECT_EQ(kernels_named(kernels, "k").size(), 3u);
   EXPECT_EQ(kernels_named(kernels, "a::k").size(), 2u);
   EXPECT_EQ(kernels_named(kernels, "::k").size(), 1u);
   EXPECT_EQ(kernels_named(kernels, "::k")[0]->line, 3);
-  EXPECT_EQ(draft_of(*kernels_named(kernels, "a::k")[1], texts, true, {}, {}).instantiate,
+  EXPECT_EQ(draft_of(*kernels_named(kernels, "a::k")[1], texts, true, {}).instantiate,
             "static_cast<void (*)(float*)>(&a::k)");
-  SourceTexts templates;
-  templates.add("t.cuh", "template <typename T, int N> __global__ void k(const T* x, int n);");
-  EXPECT_EQ(draft_of(templates.kernels({})[0], templates, true, {}, {}).instantiate,
+  const SourceTexts templates =
+      texts_of("template <typename T, int N> __global__ void k(const T* x, int n);");
+  EXPECT_EQ(draft_of(kernels_of(templates)[0], templates, true, {}).instantiate,
             "static_cast<void (*)(const {T}*, int)>(&k<{T}, {N}>)");
 }
 
@@ -187,6 +237,20 @@ TEST(ImportDeclaration, TakesTheValuesThatTheSourceInstantiates) {
   EXPECT_EQ(draft.parameters[1].choices.size(), 2u) << "4 is shown, too";
   EXPECT_EQ(draft.parameters[0].evidence, "k.cuh:4");
   EXPECT_FALSE(draft.parameters[0].guessed);
+}
+
+TEST(ImportDeclaration, ConstantsOfTheSourceAreNumbersToo) {
+  const std::string text =
+      "#define WIDTH 32\nnamespace a { enum Optimizer { ADAM, LAMB }; constexpr int kLanes = 8;\n"
+      "template <int OPTIMIZER, int N, int LANES, int SUM> __global__ void k(float* x) {} }\n";
+  const ImportDraft draft =
+      drafted(text, {{"OPTIMIZER", "LAMB"}, {"N", "WIDTH"}, {"LANES", "a::kLanes"}, {"SUM", "4 * kLanes"}});
+  const auto only = [&](std::size_t i) { return draft.parameters.at(i).choices.at(0); };
+  EXPECT_EQ(only(0), std::pair(std::string("a_LAMB"), std::string("a::LAMB")));
+  EXPECT_EQ(only(1), std::pair(std::string("WIDTH"), std::string("WIDTH")));
+  EXPECT_EQ(only(2).second, "a::kLanes");
+  EXPECT_EQ(only(3).second, "4*a::kLanes");
+  EXPECT_NE(refusal(text, {{"OPTIMIZER", "SGD"}}).find("OPTIMIZER='SGD'"), std::string::npos);
 }
 
 TEST(ImportDeclaration, AsksForWhatCannotBeKnown) {
@@ -311,7 +375,7 @@ TEST(ImportDeclaration, TakesGivenValuesIntoTheLists) {
     return false;
   };
   EXPECT_TRUE(has(0, "i8"));
-  EXPECT_EQ(draft.parameters[1].most, 100000);
+  EXPECT_TRUE(has(1, "100000"));
   EXPECT_EQ(draft.parameters[2].value, "b");
   EXPECT_TRUE(has(3, "ns_X_q"));
   EXPECT_TRUE(has(4, "ns_Traits_float"));
@@ -323,9 +387,8 @@ TEST(ImportDeclaration, WritesThePreincludedShimsInTheirOrder) {
     return source::parse_manifest(manifest_text(draft, "k.cuh", "k.cuh").toml, "k.toml").compile.preinclude;
   };
   EXPECT_EQ(preinclude(), Names{});
-  draft.measures.shim = draft.measures.nvcc = true;
-  EXPECT_EQ(preinclude(), Names{"nvcc.h"});
-  draft.measures.unmark_host = true;
+  draft.measures.shim = true;
+  draft.measures.preinclude = {"nvcc.h", "unmark_host.h"};
   EXPECT_EQ(preinclude(), (Names{"nvcc.h", "unmark_host.h"}));
 }
 
@@ -356,13 +419,12 @@ TEST(ImportDeclaration, WritesTypesWithControlCharactersAsLines) {
 
 /// Drafts every kernel in the text. Reading must not crash, and each drafted manifest must parse.
 void read_all(const std::string& text) {
-  SourceTexts texts;
-  texts.add("k.cuh", text);
-  const std::vector<KernelDeclaration> kernels = texts.kernels({});
+  const SourceTexts texts = texts_of(text);
+  const std::vector<KernelDeclaration> kernels = kernels_of(texts);
   for (const KernelDeclaration& kernel : kernels) {
     std::string draft_text;
     try {
-      ImportDraft draft = draft_of(kernel, texts, kernels.size() > 1, {}, {});
+      ImportDraft draft = draft_of(kernel, texts, kernels.size() > 1, {});
       draft_arguments(draft, kernel, nullptr);
       draft.name = "k";
       draft_text = manifest_text(draft, "k.cuh", "k.cuh").toml;

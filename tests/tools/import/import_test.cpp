@@ -118,8 +118,7 @@ constexpr const char* kHostHalf =
     "__host__ inline cudaError_t launch(uint32_t* x) {\n  CHECK(x);\n  k<<<1, 32>>>(x);\n  return "
     "cudaGetLastError();\n}\n";
 
-const std::vector<std::string> kCut{"host_headers = \"shim\"", "host_code = \"cut\"",
-                                    "default_device = true"};
+const std::vector<std::string> kCut{"host_headers = \"shim\"", "host_code = \"cut\""};
 
 TEST_F(Import, ALauncherBesideTheKernelIsCutAway) {
   write("checks.h", "#define CHECK(x) if (!x) throw \"in host code this is no error\"\n");
@@ -183,6 +182,60 @@ TEST_F(Import, AsksByNameForWhatItCannotKnow) {
   EXPECT_EQ(r.status, 3);
   EXPECT_EQ(r.json()["asks"][0], "Traits must be a type with members T, n: give it as Traits=V");
   EXPECT_NE(r.err.find("give it as Traits=V"), std::string::npos) << r.err;
+}
+
+TEST_F(Import, AKernelThatAMacroDeclaresIsImported) {
+  write("m.cuh",
+        "#include <vector>\n#define KERNEL(name, ...) template <typename T, __VA_ARGS__> __global__ void "
+        "name(T* x)\n"
+        "#define MAKE(T) template __global__ void other<T, true>(T*);\n"
+        "KERNEL(other, bool B) { x[0] = std::vector<T>(B).size(); }\nMAKE(float)\n"
+        "KERNEL(k, bool B, int N) { x[N] = B; }\n");
+  const Finished r = kiln({"import", "m.cuh", "k", "T=float", "N=4", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.json()["instantiate"], "k<{T}, {B}, {N}>");
+  EXPECT_EQ(r.json()["line"], 6);
+}
+
+TEST_F(Import, AnEnumeratorOrAMacroIsANumber) {
+  write("m.cuh",
+        "#define WIDTH 32\nenum Optimizer { ADAM, LAMB };\n"
+        "template <int OPTIMIZER, int N> __global__ void k(float* x) { x[N] = OPTIMIZER; }\n");
+  const Finished r = kiln({"import", "m.cuh", "k", "OPTIMIZER=LAMB", "N=WIDTH", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.json()["parameters"][0]["value"], "LAMB");
+  EXPECT_TRUE(says("k.toml", "values = { LAMB = \"LAMB\" }"));
+}
+
+TEST_F(Import, HintsAboutHeadersAreFollowed) {
+  EXPECT_EQ(
+      measures("#include <cstdint>\n__global__ void k(float* x) { x[0] = std::get<0>(std::make_tuple(1)) + "
+               "INFINITY; }"),
+      (std::vector<std::string>{"host_headers = \"shim\"", "preinclude = [\"tuple\", \"cmath\"]"}));
+}
+
+TEST_F(Import, AllErrorsAreShownOnDemand) {
+  write("bad.cuh", "__global__ void k(float* x) { x[0] = A + B + C + D + E; }\n");
+  const std::string few = kiln({"import", "bad.cuh", "k"}).err;
+  EXPECT_NE(few.find("and 2 more errors (--verbose shows all)"), std::string::npos) << few;
+  EXPECT_EQ(few.find("\"E\" is undefined"), std::string::npos) << few;
+  const std::string all = kiln({"import", "bad.cuh", "k", "--force", "--verbose"}).err;
+  EXPECT_NE(all.find("\"E\" is undefined"), std::string::npos) << all;
+}
+
+constexpr const char* kEndless =
+    "template <int N, int M> struct F { static constexpr int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + "
+    "1>::v; };\n"
+    "template <int M> struct F<0, M> { static constexpr int v = M; };\n"
+    "__global__ void k(int* x) { *x = F<30, 1>::v; }\n";
+
+TEST_F(Import, ARoundThatWasKilledIsTheFurthest) {
+  write("endless.cuh", std::string("#include \"nowhere.h\"\n") + kEndless);
+  const Finished r = kiln({"import", "endless.cuh", "k", "--json"}, {{"KILN_COMPILE_DEADLINE", "3"}});
+  EXPECT_EQ(r.status, 3);
+  EXPECT_EQ(r.json()["error"]["code"], "compile_timeout");
+  EXPECT_NE(r.err.find("killed at its deadline of 3 s (KILN_COMPILE_DEADLINE)"), std::string::npos) << r.err;
+  EXPECT_EQ(r.json()["empty"], std::vector<std::string>{"nowhere.h"});
 }
 
 TEST_F(Import, TriesEveryKernelOfADirectory) {
@@ -285,11 +338,7 @@ bool has_child(int pid) {
 }
 
 TEST_F(Import, AnInterruptLeavesNoManifest) {
-  write("endless.cuh",
-        "template <int N, int M> struct F { static constexpr int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + "
-        "1>::v; };\n"
-        "template <int M> struct F<0, M> { static constexpr int v = M; };\n"
-        "__global__ void k(int* x) { *x = F<30, 1>::v; }\n");
+  write("endless.cuh", kEndless);
   ::mkdir(path("mine").c_str(), 0700);
   const auto process = start({"import", "endless.cuh", "k", "-o", "mine/k.toml"});
   ASSERT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(60)),
@@ -428,6 +477,8 @@ const Refusal kRefusals[] = {
     {"NamesThatDisagree", {"k.cuh", "scale_rows", "--name", "a", "-o", "b.toml"}, 2, "disagree"},
     {"ANameThatIsNone", {"k.cuh", "scale_rows", "--name", "a-b"}, 2, "--name"},
     {"NoManifestsName", {"k.cuh", "scale_rows", "-o", "k.txt"}, 2, "NAME.toml"},
+    {"AnAbsoluteStub", {"k.cuh", "scale_rows", "--replace", "a.h=/tmp/a.h"}, 2, "beside the manifest"},
+    {"AStubWithoutName", {"k.cuh", "scale_rows", "--replace", "a.h"}, 2, "HEADER=STUB"},
     {"NoKernel", {"k.cuh"}, 2, "kernel is required"},
     {"AnEmptyKernel", {"k.cuh", ""}, 2, "kernel"},
 };

@@ -3,8 +3,10 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <memory>
 
 #include "base/text.hpp"
 #include "expression/expression.hpp"
@@ -13,42 +15,24 @@
 namespace kiln::cli {
 namespace {
 
-struct NamedType {
-  std::string_view text;
+struct DtypeNames {
   Dtype dtype;
+  std::string_view vector;  ///< of a type such as "float4", without its digit
+  std::array<std::string_view, 5> names;
 };
-constexpr NamedType kNamedTypes[] = {{"float", Dtype::f32},
-                                     {"double", Dtype::f64},
-                                     {"__half", Dtype::f16},
-                                     {"half", Dtype::f16},
-                                     {"nv_half", Dtype::f16},
-                                     {"__nv_bfloat16", Dtype::bf16},
-                                     {"nv_bfloat16", Dtype::bf16},
-                                     {"__nv_fp8_e4m3", Dtype::e4m3},
-                                     {"__nv_fp8_e5m2", Dtype::e5m2},
-                                     {"signed char", Dtype::i8},
-                                     {"char", Dtype::i8},
-                                     {"int8_t", Dtype::i8},
-                                     {"unsigned char", Dtype::u8},
-                                     {"uint8_t", Dtype::u8},
-                                     {"bool", Dtype::u8},
-                                     {"int", Dtype::i32},
-                                     {"int32_t", Dtype::i32},
-                                     {"signed", Dtype::i32},
-                                     {"unsigned", Dtype::u32},
-                                     {"unsigned int", Dtype::u32},
-                                     {"uint32_t", Dtype::u32},
-                                     {"uint", Dtype::u32},
-                                     {"long", Dtype::i64},
-                                     {"long long", Dtype::i64},
-                                     {"int64_t", Dtype::i64},
-                                     {"ptrdiff_t", Dtype::i64},
-                                     {"unsigned long", Dtype::u64},
-                                     {"unsigned long long", Dtype::u64},
-                                     {"uint64_t", Dtype::u64},
-                                     {"size_t", Dtype::u64}};
-constexpr NamedType kVectorTypes[] = {{"float", Dtype::f32}, {"double", Dtype::f64}, {"int", Dtype::i32},
-                                      {"uint", Dtype::u32},  {"char", Dtype::i8},    {"uchar", Dtype::u8}};
+constexpr DtypeNames kDtypeNamesInCpp[] = {
+    {Dtype::f32, "float", {"float"}},
+    {Dtype::f64, "double", {"double"}},
+    {Dtype::f16, "__half", {"__half", "half", "nv_half"}},
+    {Dtype::bf16, "__nv_bfloat16", {"__nv_bfloat16", "nv_bfloat16"}},
+    {Dtype::e4m3, "", {"__nv_fp8_e4m3"}},
+    {Dtype::e5m2, "", {"__nv_fp8_e5m2"}},
+    {Dtype::i8, "char", {"signed char", "char", "int8_t"}},
+    {Dtype::u8, "uchar", {"unsigned char", "uint8_t", "bool"}},
+    {Dtype::i32, "int", {"int", "int32_t", "signed"}},
+    {Dtype::u32, "uint", {"unsigned", "unsigned int", "uint32_t", "uint"}},
+    {Dtype::i64, "", {"long", "long long", "int64_t", "ptrdiff_t"}},
+    {Dtype::u64, "", {"unsigned long", "unsigned long long", "uint64_t", "size_t"}}};
 
 /// A type without const, and what it points to.
 struct PlainType {
@@ -73,35 +57,32 @@ PlainType plain_type(const std::string& text) {
       out.text += (blank ? " " : "") + std::string(t.text);
     }
   }
+  if (out.text.ends_with('(')) out.text = "void";  // a pointer to a function
   if (out.pointers > 0 && !out.points_to_const) out.points_to_const = text.starts_with("const ");
   return out;
 }
 
 /// "void f<float>(float const*, int)" -> the types of the arguments; empty when the name has none.
 std::vector<std::string> argument_types(const std::string& lowered_name) {
-  int status = 0;
-  char* const text = abi::__cxa_demangle(lowered_name.c_str(), nullptr, nullptr, &status);
-  if (status != 0 || !text) return {};
-  const std::string name = text;
-  std::free(text);
-  if (!name.ends_with(')')) return {};
+  const std::string name = demangled(lowered_name);
+  const Tokens tokens = source::tokens_of(name);
+  const source::TokenView view(tokens);
   std::vector<std::string> out;
-  int depth = 0;
-  std::size_t end = name.size() - 1;
-  for (std::size_t i = name.size(); i-- > 0;) {
-    const char c = name[i];
-    const bool opens = c == '(' || c == '<' || c == '[' || c == '{';
-    if (c == ')' || c == '>' || c == ']' || c == '}') ++depth;
-    if (opens) --depth;
-    const bool last = depth == 0 && c == '(';
-    if ((c != ',' || depth != 1) && !last) continue;
-    std::string one = name.substr(i + 1, end - i - 1);
-    while (one.starts_with(' ')) one.erase(0, 1);
-    if (!one.empty()) out.insert(out.begin(), one);
-    end = i;
-    if (last) return out;
+  // The arguments' parentheses are the last ones; others stand in template arguments.
+  std::size_t open = tokens.size();
+  for (std::size_t i = 0; i < tokens.size();) {
+    const bool group = tokens[i].is("(");
+    if (group) open = i;
+    i = group               ? view.after_group(i, tokens.size())
+        : tokens[i].is("<") ? std::max(view.after_angles(i, tokens.size()), i + 1)
+                            : i + 1;
   }
-  return {};
+  if (tokens.empty() || !tokens.back().is(")")) return out;
+  for (const auto& [begin, end] : view.pieces(open + 1, tokens.size() - 1)) {
+    const char* const from = tokens[begin].text.data();
+    out.emplace_back(from, tokens[end - 1].text.data() + tokens[end - 1].text.size());
+  }
+  return out;
 }
 
 class ArgumentDraft {
@@ -109,17 +90,13 @@ class ArgumentDraft {
   ArgumentDraft(const ImportDraft& draft, const KernelDeclaration& kernel) : draft_(draft), kernel_(kernel) {}
 
   /// `compiled` is the type in the image, empty when it is not known.
-  ImportArgument read(const FunctionParameter& in, const std::string& compiled, std::uint32_t bytes) const {
+  ImportArgument read(const DeclaredParameter& in, const std::string& compiled, std::uint32_t bytes) const {
     ImportArgument out;
     out.declared = in.declared;
     out.bytes = bytes;
     const PlainType declared = plain_type(in.type);
     const PlainType type = compiled.empty() ? declared : plain_type(compiled);
-    if (compiled.empty() && in.type == "void*") {
-      out.type = "ptr<void>";
-      out.writes = true;
-      out.todo = "shape: how many elements, as an expression";
-    } else if (type.pointers > 0) {
+    if (type.pointers > 0) {
       pointer(out, type, declared);
     } else {
       value(out, type, declared);
@@ -137,7 +114,7 @@ class ArgumentDraft {
   }
   bool depends_on_parameters(const PlainType& type) const {
     const Tokens words = source::tokens_of(type.text);
-    return std::any_of(kernel_.parameters.begin(), kernel_.parameters.end(), [&](const TemplateParameter& p) {
+    return std::any_of(kernel_.parameters.begin(), kernel_.parameters.end(), [&](const DeclaredParameter& p) {
       return std::any_of(words.begin(), words.end(),
                          [&](const Token& t) { return !p.name.empty() && t.is(p.name); });
     });
@@ -160,11 +137,11 @@ class ArgumentDraft {
     }
     out.todo += "shape: how many elements, as an expression";
   }
-  static std::optional<Dtype> element_of(const std::string& text) {
-    for (const NamedType& known : kVectorTypes)
-      if (text.substr(0, text.size() - 1) == known.text) return known.dtype;
-    if (text == "half2" || text == "__half2") return Dtype::f16;
-    if (text == "__nv_bfloat162") return Dtype::bf16;
+  /// The element of "float4" or "half2".
+  static std::optional<Dtype> element_of(std::string text) {
+    if (text == "half2") text = "__half2";
+    for (const DtypeNames& known : kDtypeNamesInCpp)
+      if (!known.vector.empty() && text.substr(0, text.size() - 1) == known.vector) return known.dtype;
     return std::nullopt;
   }
   void value(ImportArgument& out, const PlainType& type, const PlainType& declared) const {
@@ -228,11 +205,19 @@ std::vector<std::string> dimensions(const Three& three) {
 
 }  // namespace
 
+std::string demangled(const std::string& symbol) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
+  return status == 0 && text ? text.get() : std::string();
+}
+
 std::optional<Dtype> dtype_of(std::string type) {
   for (const char* prefix : {"std::", "cuda::std::", "::", "kiln::"})
     if (type.starts_with(prefix)) type.erase(0, std::string_view(prefix).size());
-  for (const NamedType& known : kNamedTypes)
-    if (known.text == type) return known.dtype;
+  for (const DtypeNames& known : kDtypeNamesInCpp)
+    if (!type.empty() && std::find(known.names.begin(), known.names.end(), type) != known.names.end())
+      return known.dtype;
   return dtype_from(type);  // the names in the slim headers
 }
 
@@ -246,7 +231,7 @@ void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const 
   const bool hidden = count != kernel.arguments.size();  // a macro hides some
   const ArgumentDraft read(draft, kernel);
   for (std::size_t i = 0; i < count; ++i) {
-    FunctionParameter declared;
+    DeclaredParameter declared;
     if (i < kernel.arguments.size() && !hidden) declared = kernel.arguments[i];
     std::uint32_t bytes = 0;
     if (image)

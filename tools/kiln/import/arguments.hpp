@@ -14,6 +14,8 @@ namespace kiln::cli {
 /// image, all comes from the declaration.
 void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const compile::Facts* image);
 
+/// The C++ name of a symbol; empty when the symbol has none.
+std::string demangled(const std::string& symbol);
 /// The dtype that a C++ type names: "float const", "__half", "unsigned char".
 std::optional<Dtype> dtype_of(std::string type);
 

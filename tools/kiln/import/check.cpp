@@ -59,8 +59,8 @@ class Checker {
     ImportAsked asked = check_.asked;
     asked.file = file;
     asked.print = true;
-    const SourceTexts texts = read_texts(asked);
-    const std::vector<KernelDeclaration> kernels = texts.kernels(check_.define);
+    const SourceTexts texts = read_texts(asked, site_of(asked, "kernel"), check_.define);
+    const std::vector<KernelDeclaration> kernels = kernels_of(texts);
     for (const KernelDeclaration& kernel : kernels) {
       if (kernel.path != file || !kernel.defined) continue;
       one(asked, texts, kernel, is_overloaded(kernels, kernel));
@@ -71,18 +71,13 @@ class Checker {
  private:
   void one(const ImportAsked& asked, const SourceTexts& texts, const KernelDeclaration& kernel,
            bool overloaded) {
-    CheckedKernel row{fs::path(asked.file).lexically_relative(check_.directory).string(),
-                      kernel.qualified(),
-                      "",
-                      "",
-                      "",
-                      kernel.line,
-                      0,
-                      0,
-                      0};
+    CheckedKernel row;
+    row.file = fs::path(asked.file).lexically_relative(check_.directory).string();
+    row.kernel = kernel.qualified();
+    row.line = kernel.line;
     const auto begin = base::Clock::now();
     try {
-      ImportDraft draft = draft_of(kernel, texts, overloaded, {}, check_.define);
+      ImportDraft draft = draft_of(kernel, texts, overloaded, {});
       draft.name = identifier_of(kernel.name);
       const ImportSite site = site_of(asked, draft.name);
       draft.include_dirs = site.include_dirs;

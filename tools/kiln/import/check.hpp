@@ -4,7 +4,6 @@
 #include <string>
 
 #include "tools/kiln/cli/context.hpp"
-#include "tools/kiln/import/declaration.hpp"
 #include "tools/kiln/import/place.hpp"
 
 namespace kiln::cli {
@@ -12,8 +11,7 @@ namespace kiln::cli {
 struct ImportCheck {
   std::string directory;
   ImportAsked asked;  ///< include and stub directories
-  Macros define;
-  std::vector<std::pair<std::string, std::string>> replace;
+  Assignments define, replace;
 };
 
 /// Prints a row for each kernel: whether it compiles, what it took, and what is missing. Writes no manifest.

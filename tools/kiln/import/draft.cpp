@@ -10,7 +10,7 @@
 #include "kiln/error.hpp"
 #include "tools/kiln/import/arguments.hpp"
 #include "tools/kiln/import/expression.hpp"
-#include "tools/kiln/import/includes.hpp"
+#include "tools/kiln/import/values.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -47,11 +47,11 @@ class ParameterDraft {
                  const Assignments& given)
       : draft_(draft),
         kernel_(kernel),
-        enums_(texts.enums()),
-        evidence_(texts.instantiations(kernel)),
+        source_(texts, kernel),
+        evidence_(source_.instantiations()),
         given_(given) {}
 
-  void add(const TemplateParameter& in, std::size_t position) {
+  void add(const DeclaredParameter& in, std::size_t position) {
     ImportParameter out;
     in_ = &in;
     out_ = &out;
@@ -64,27 +64,24 @@ class ParameterDraft {
     value_ = given(in.name.empty() ? out.name : in.name);
     if (value_.empty()) take_evidence(position);
     out.guessed = value_.empty() && in.fallback.empty();
-    if (in.kind == TemplateParameter::Kind::type)
+    if (in.kind == DeclaredParameter::Kind::type)
       type();
     else
       number_or_enum();
     draft_.parameters.push_back(std::move(out));
   }
   /// True when a manifest can express the default, or a value is known, or there is no default.
-  bool expressible(const TemplateParameter& in) const {
+  bool expressible(const DeclaredParameter& in) const {
     if (in.fallback.empty() || !given(in.name).empty()) return true;
     if (in.name.empty()) return false;  // "typename = std::enable_if_t<...>"
     const std::string text = joined(in.fallback);
-    if (in.kind == TemplateParameter::Kind::type) return !dtype_name(text).empty() || dtype_parameter(text);
+    if (in.kind == DeclaredParameter::Kind::type) return !dtype_name(text).empty() || dtype_parameter(text);
     if (!expression_of(in.fallback, draft_.parameters).empty()) return true;
-    const EnumDeclaration* declared = enumeration(in);
+    const EnumDeclaration* declared = source_.enumeration(in.type);
     return declared && has(declared->values, std::string(in.fallback.back().text));
   }
 
  private:
-  static bool has(const std::vector<std::string>& list, const std::string& text) {
-    return std::find(list.begin(), list.end(), text) != list.end();
-  }
   std::string given(const std::string& name) const {
     for (const auto& [known, value] : given_)
       if (known == name) return value;
@@ -103,10 +100,6 @@ class ParameterDraft {
       if (p.name == name && p.kind == Kind::dtype) return &p;
     return nullptr;
   }
-  const EnumDeclaration* enumeration(const TemplateParameter& in) const {
-    const auto found = enums_.find(in.type.substr(in.type.rfind(':') + 1));
-    return found == enums_.end() ? nullptr : &found->second;
-  }
   void add_choice(const std::string& name, const std::string& cpp) {
     const auto same = [&](const auto& choice) { return choice.first == name; };
     if (std::none_of(out_->choices.begin(), out_->choices.end(), same)) out_->choices.emplace_back(name, cpp);
@@ -116,11 +109,10 @@ class ParameterDraft {
     std::vector<std::string> out;
     if (!value_.empty()) out.push_back(value_);
     const std::size_t position = draft_.parameters.size();
-    if (!out_->evidence.empty())
-      for (const Evidence& found : evidence_)
-        if (position < found.values.size() && !found.values[position].empty() &&
-            !has(out, found.values[position]))
-          out.push_back(found.values[position]);
+    if (out_->evidence.empty()) return out;
+    for (const Evidence& found : evidence_)
+      if (position < found.values.size() && !found.values[position].empty())
+        add_once(out, found.values[position]);
     return out;
   }
 
@@ -169,7 +161,7 @@ class ParameterDraft {
       out_->ask =
           "must be a type with members " + base::join({members->second.begin(), members->second.end()}, ", ");
     } else {
-      for (const FunctionParameter& argument : kernel_.arguments) {
+      for (const DeclaredParameter& argument : kernel_.arguments) {
         if (argument.type != in_->name && argument.type != "const " + in_->name) continue;
         if (kernel_.called.contains(argument.name))
           out_->ask = "must be a type that can be called, as the argument " + argument.name + " is";
@@ -181,7 +173,7 @@ class ParameterDraft {
 
   void number_or_enum() {
     if (in_->type == "bool") return boolean();
-    if (const EnumDeclaration* declared = enumeration(*in_)) return enumerated(*declared);
+    if (const EnumDeclaration* declared = source_.enumeration(in_->type)) return enumerated(*declared);
     if (is_integer_type(in_->type)) return integer();
     other();
   }
@@ -199,32 +191,30 @@ class ParameterDraft {
     out_->guessed = false;  // both values compile
   }
   void integer() {
+    if (!value_.empty() && !whole_number(value_)) return constant();
     out_->kind = Kind::integer;
-    auto number = whole_number(value_);
-    if (!number && !value_.empty() && out_->evidence.empty()) refuse("an integer");
     const std::string text = expression_of(in_->fallback, draft_.parameters);
     out_->fallback = whole_number(text) || text.empty() ? text : '"' + text + '"';
-    if (!value_.empty() && !number) {  // a constant of the source
-      out_->kind = Kind::enumeration;
-      out_->fallback.clear();
-      for (const std::string& value : shown()) add_choice(identifier_of(value), value);
-      out_->value = identifier_of(value_);
-      return;
-    }
+    auto number = whole_number(value_);
     if (!number && text.empty()) {
       number = kGuessedInteger;
       out_->ask =
           "is a number that nothing in the source gives; " + std::to_string(kGuessedInteger) + " was tried";
     }
-    for (const auto& value : {number, constant_of(text)}) {
-      if (!value) continue;
-      out_->least = std::min(out_->least, *value);
-      out_->most = std::max(out_->most, *value);
-    }
+    if (number) out_->value = std::to_string(*number);
+    if (number) add_choice(out_->value, "");
     for (const std::string& value : shown())
       if (whole_number(value)) add_choice(value, "");
-    if (number) out_->value = std::to_string(*number);
+    if (const auto fixed = constant_of(text)) add_choice(std::to_string(*fixed), "");
     out_->todo = "which values the kernel takes: range or values = [...]";
+  }
+  /// An enumerator, a macro or another constant of the source in the place of a number.
+  void constant() {
+    if (out_->evidence.empty()) value_ = source_.qualified(source::tokens_of(value_));
+    if (value_.empty()) refuse("an integer, or a constant that the source declares");
+    out_->kind = Kind::enumeration;
+    take_text();
+    out_->todo = "the values of " + in_->type + ", as C++ text";
   }
   void enumerated(const EnumDeclaration& declared) {
     out_->kind = Kind::enumeration;
@@ -257,16 +247,16 @@ class ParameterDraft {
       for (const std::string& value : shown()) add_choice(identifier_of(value), value);
   }
   [[noreturn]] void refuse(const std::string& allowed) const {
-    throw Error(Errc::invalid_value,
-                out_->name + '=' + base::quote(value_) + ": '" + out_->declared + "' takes " + allowed);
+    throw Error(Errc::invalid_value, out_->name + '=' + base::quote(given(in_->name)) + ": '" +
+                                         out_->declared + "' takes " + allowed);
   }
 
   ImportDraft& draft_;
   const KernelDeclaration& kernel_;
-  const std::map<std::string, EnumDeclaration> enums_;
+  const SourceValues source_;
   const std::vector<Evidence> evidence_;
   const Assignments& given_;
-  const TemplateParameter* in_ = nullptr;
+  const DeclaredParameter* in_ = nullptr;
   ImportParameter* out_ = nullptr;
   std::string value_;  ///< given, or shown by the source
 };
@@ -278,19 +268,19 @@ class ParameterDraft {
 }
 
 void check(const KernelDeclaration& kernel, const Assignments& given) {
-  for (const TemplateParameter& p : kernel.parameters) {
+  for (const DeclaredParameter& p : kernel.parameters) {
     const std::string declared = base::quote(p.declared);
-    if (p.kind == TemplateParameter::Kind::pack)
+    if (p.kind == DeclaredParameter::Kind::pack)
       not_importable(kernel, declared + " is a pack, and a manifest's parameters are a fixed list");
-    if (p.kind == TemplateParameter::Kind::template_template)
+    if (p.kind == DeclaredParameter::Kind::template_template)
       not_importable(kernel, declared + " is a template, and a manifest's parameters are values and types");
   }
-  for (const FunctionParameter& a : kernel.arguments)
-    if (a.pack)
+  for (const DeclaredParameter& a : kernel.arguments)
+    if (a.kind == DeclaredParameter::Kind::pack)
       not_importable(kernel,
                      base::quote(a.declared) + " is a pack, and a kernel's arguments are a fixed list");
   std::vector<std::string> known;
-  for (const TemplateParameter& p : kernel.parameters) known.push_back(p.name);
+  for (const DeclaredParameter& p : kernel.parameters) known.push_back(p.name);
   for (const auto& [name, value] : given) {
     if (std::find(known.begin(), known.end(), name) != known.end() && !name.empty()) continue;
     throw Error(Errc::unknown_parameter,
@@ -307,7 +297,7 @@ void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const
   // cannot express.
   const auto& all = kernel.parameters;
   std::size_t needed = all.size();
-  const auto is_given = [&](const TemplateParameter& p) {
+  const auto is_given = [&](const DeclaredParameter& p) {
     return std::any_of(given.begin(), given.end(), [&](const auto& g) { return g.first == p.name; });
   };
   while (needed > 0 && !all[needed - 1].fallback.empty() && !is_given(all[needed - 1])) --needed;
@@ -323,20 +313,16 @@ void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const
 /// The kernel's type, with {P} for its parameters. It distinguishes overloads.
 std::string function_type(const ImportDraft& draft, const KernelDeclaration& kernel) {
   std::vector<std::string> list;
-  for (const FunctionParameter& argument : kernel.arguments) {
-    std::string text;
-    for (const char c : argument.type) text += (c == '{' || c == '}') ? std::string(2, c) : std::string(1, c);
-    const Tokens words = source::tokens_of(text);
-    std::string filled;
-    for (const Token& t : words) {
+  for (const DeclaredParameter& argument : kernel.arguments) {
+    std::string& out = list.emplace_back();
+    for (const Token& t : source::tokens_of(argument.type)) {
       std::string piece(t.text);
+      if (t.is("{") || t.is("}")) piece += piece;  // a brace of C++ is doubled to be literal
       for (std::size_t i = 0; i < draft.parameters.size(); ++i)
         if (t.is(kernel.parameters[i].name)) piece = '{' + draft.parameters[i].name + '}';
-      const bool blank =
-          !filled.empty() && t.kind == Token::Kind::word && base::is_identifier_character(filled.back());
-      filled += (blank ? " " : "") + piece;
+      const bool blank = t.is_word() && !out.empty() && base::is_identifier_character(out.back());
+      out += (blank ? " " : "") + piece;
     }
-    list.push_back(filled);
   }
   return "void (*)(" + base::join(list, ", ") + ')';
 }
@@ -364,19 +350,28 @@ std::vector<std::string> expressions(const std::vector<Tokens>& texts, std::size
 
 }  // namespace
 
+bool has(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+bool add_once(std::vector<std::string>& list, const std::string& text) {
+  if (has(list, text)) return false;
+  list.push_back(text);
+  return true;
+}
+
 const char* name_of(ImportParameter::Kind kind) noexcept {
   constexpr const char* kNames[] = {"dtype", "int", "bool", "enum", "type"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
 ImportDraft draft_of(const KernelDeclaration& kernel, const SourceTexts& texts, bool overloaded,
-                     const Assignments& given, const Macros& define) {
+                     const Assignments& given) {
   check(kernel, given);
   ImportDraft out;
   out.kernel = kernel.text();
   out.line = kernel.line;
-  out.define = define;
-  out.includes = included_headers(texts.tokens(), define);
+  out.define = texts.define();
+  out.includes = texts.included_headers();
   draft_parameters(out, kernel, texts, given);
   out.instantiate = instantiation(out, kernel, overloaded);
   out.block = expressions(kernel.bounds, 1, out.parameters);

@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "compile/key/facts.hpp"
 #include "tools/kiln/import/declaration.hpp"
 
 namespace kiln::cli {
@@ -17,9 +16,8 @@ struct ImportParameter {
   enum class Kind { dtype, integer, boolean, enumeration, type };
   Kind kind = Kind::integer;
   std::string name, declared;  ///< declared: the text in the source
-  /// Name -> C++ text; for a dtype only the name is used.
-  std::vector<std::pair<std::string, std::string>> choices;
-  std::int64_t least = 0, most = 65536;
+  /// Name -> C++ text; for a dtype and an integer only the name is used. An integer without choices has a range.
+  Assignments choices;
   std::string fallback;  ///< its default as TOML; empty: no default
   std::string value;     ///< the value that is compiled; empty: the default
   std::string evidence;  ///< where the source shows the value: "norm.cu:374"
@@ -39,10 +37,9 @@ struct ImportArgument {
 
 /// The lines of [compile] that the compiler needs beside the source.
 struct Measures {
-  bool shim = false, cut = false, default_device = false, int128 = false, nvcc = false, unmark_host = false,
-       cpp20 = false;
-  std::vector<std::string> empty, keep, dropped;             ///< [compile] empty, keep, cut
-  std::vector<std::pair<std::string, std::string>> replace;  ///< given with --replace
+  bool shim = false, cut = false, default_device = false, int128 = false, cpp20 = false;
+  std::vector<std::string> empty, keep, dropped, preinclude;  ///< `dropped` is [compile] cut
+  Assignments replace;                                        ///< given with --replace
   friend bool operator==(const Measures&, const Measures&) = default;
 };
 
@@ -58,17 +55,18 @@ struct ImportDraft {
   bool dynamic_shared = false, grid_sync = false, dependent_launch = false;
   Measures measures;
   std::vector<std::string> include_dirs;
-  Macros define;
+  Assignments define;
   std::set<std::string> includes;  ///< headers that the texts include
 };
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
-/// Drafts a manifest without arguments, which the image gives. `given` holds the values of P=V, and
-/// `define` the macros of -D. Throws
+/// Drafts a manifest without arguments, which the image gives. `given` holds the values of P=V. Throws
 /// Error(unknown_parameter | invalid_value) for a bad value. Throws Error(source) for a kernel with a pack or
 /// a template template parameter.
 ImportDraft draft_of(const KernelDeclaration& kernel, const SourceTexts& texts, bool overloaded,
-                     const Assignments& given, const Macros& define);
+                     const Assignments& given);
+
+bool has(const std::vector<std::string>& list, const std::string& text);
+/// Appends a text that the list does not have. Returns false when it has it.
+bool add_once(std::vector<std::string>& list, const std::string& text);
 
 }  // namespace kiln::cli

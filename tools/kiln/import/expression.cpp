@@ -1,7 +1,5 @@
 #include "tools/kiln/import/expression.hpp"
 
-#include <algorithm>
-
 #include "base/text.hpp"
 #include "expression/expression.hpp"
 #include "kiln/error.hpp"
@@ -28,6 +26,8 @@ std::optional<source::Expression> compiled(const std::string& text,
   source::Symbols symbols;
   symbols.constants = {{"true", 1}, {"false", 0}};
   for (std::size_t i = 0; i < known.size(); ++i) {
+    if (known[i].kind == ImportParameter::Kind::type || known[i].kind == ImportParameter::Kind::enumeration)
+      continue;
     symbols.slots.emplace(known[i].name, static_cast<int>(i));
     if (known[i].kind == ImportParameter::Kind::dtype) symbols.dtypes.insert(known[i].name);
   }
@@ -41,31 +41,21 @@ std::optional<source::Expression> compiled(const std::string& text,
 }  // namespace
 
 std::string expression_of(const Tokens& tokens, const std::vector<ImportParameter>& known) {
+  const auto is_operator = [](const Token& t) {
+    return t.kind == Token::Kind::symbol && !t.is("(") && !t.is(")");
+  };
   std::string out;
-  for (const Token& t : tokens) {
-    std::string piece(t.text);
-    if (t.kind == Token::Kind::literal) {
-      piece = integer_text(t.text);
-    } else if (t.kind == Token::Kind::word) {
-      const bool parameter = std::any_of(known.begin(), known.end(), [&](const ImportParameter& p) {
-        return p.name == t.text && p.kind != ImportParameter::Kind::type &&
-               p.kind != ImportParameter::Kind::enumeration;
-      });
-      if (!parameter && piece != "true" && piece != "false" && piece != "sizeof") return {};
-    } else if (std::string_view("()+-*/%?:<>=!&|").find(piece) == std::string_view::npos) {
-      return {};
-    }
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const bool literal = tokens[i].kind == Token::Kind::literal;
+    const std::string piece = literal ? integer_text(tokens[i].text) : std::string(tokens[i].text);
     if (piece.empty()) return {};
-    // The reader splits "<=" and "&&" into characters.
-    const bool joins = !out.empty() &&
-                       std::string_view("<>=!&|").find(out.back()) != std::string_view::npos &&
-                       std::string_view("=&|").find(piece) != std::string_view::npos;
-    const bool tight = joins || out.empty() || out.back() == '(' || piece == ")" ||
-                       (piece == "(" && out.ends_with("sizeof"));
-    out += (tight ? "" : " ") + piece;
+    // An operator of two characters is two tokens, and one at the beginning is a sign.
+    const bool blank = i > 0 && (i > 1 || !is_operator(tokens[0])) &&
+                       is_operator(tokens[i - 1]) != is_operator(tokens[i]) && out.back() != '(' &&
+                       piece != ")";
+    out += (blank ? " " : "") + piece;
   }
-  if (tokens.size() == 2 && out.starts_with("- ")) out.erase(1, 1);  // -1
-  return !out.empty() && compiled(out, known) ? out : std::string();
+  return compiled(out, known) ? out : std::string();
 }
 
 std::optional<std::int64_t> constant_of(const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "base/file.hpp"
 #include "base/quote.hpp"
@@ -60,11 +61,12 @@ std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
   return out;
 }
 
-[[noreturn]] void no_such_kernel(const std::vector<KernelDeclaration>& kernels, const Arguments& arguments) {
+[[noreturn]] void no_such_kernel(const std::vector<KernelDeclaration>& kernels, const SourceTexts& texts,
+                                 const Arguments& arguments) {
   std::vector<std::string> names, bare;
+  std::set<std::string> known;
   for (const KernelDeclaration& kernel : kernels) {
-    const std::string name = kernel.qualified();
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (known.insert(kernel.qualified()).second) names.push_back(kernel.qualified());
     bare.push_back(kernel.name);
   }
   std::string nearest = base::did_you_mean(arguments.kernel, names);
@@ -76,13 +78,15 @@ std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
   std::string message = base::quote(arguments.asked.file, 4096) + " and its headers declare no kernel " +
                         base::quote(arguments.kernel) + nearest +
                         "; there are: " + (names.empty() ? "none" : base::join(names, " "));
+  if (!texts.unread().empty()) message += "; the headers were not read: " + texts.unread();
   if (names.empty()) message += " (if a macro declares kernels, name it with -D NAME=__global__)";
   throw Error(Errc::source, message);
 }
 
-const KernelDeclaration& choose(const std::vector<KernelDeclaration>& kernels, const Arguments& arguments) {
+const KernelDeclaration& choose(const std::vector<KernelDeclaration>& kernels, const SourceTexts& texts,
+                                const Arguments& arguments) {
   auto found = kernels_named(kernels, arguments.kernel);
-  if (found.empty()) no_such_kernel(kernels, arguments);
+  if (found.empty()) no_such_kernel(kernels, texts, arguments);
   const auto here = [&](const KernelDeclaration* kernel) { return kernel->path == arguments.asked.file; };
   if (std::any_of(found.begin(), found.end(), here))
     std::erase_if(found, [&](const KernelDeclaration* kernel) { return !here(kernel); });
@@ -96,42 +100,46 @@ const KernelDeclaration& choose(const std::vector<KernelDeclaration>& kernels, c
   throw Error(Errc::source, what + "; choose one with --line:" + listed(found));
 }
 
-Assignments assignments(const std::vector<std::string>& pieces) {
+/// Splits "NAME=TEXT". A piece without '=' gets `fallback` as its text, and is refused when there is none.
+Assignments assignments(const std::vector<std::string>& pieces, const std::string& expected,
+                        const std::string& fallback = {}) {
   Assignments out;
   for (const std::string& piece : pieces) {
     const auto equals = piece.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw Error(Errc::invalid_argument, base::quote(piece) + " is no parameter: expected P=V");
-    const std::string name = piece.substr(0, equals);
-    for (const auto& [known, value] : out)
-      if (known == name)
-        throw Error(Errc::invalid_argument, "parameter " + base::quote(name) + " is given twice");
-    out.emplace_back(name, piece.substr(equals + 1));
-    if (out.back().second.empty())
-      throw Error(Errc::invalid_value, base::quote(piece) + ": its value is empty");
+    const std::string text = equals == std::string::npos ? fallback : piece.substr(equals + 1);
+    if (equals == 0 || (equals == std::string::npos && fallback.empty()))
+      throw Error(Errc::invalid_argument, base::quote(piece) + " is no " + expected);
+    out.emplace_back(piece.substr(0, equals), text);
   }
   return out;
 }
 
-Assignments macros(const std::vector<std::string>& pieces) {
-  Assignments out;
-  for (const std::string& piece : pieces) {
-    const auto equals = piece.find('=');
-    out.emplace_back(piece.substr(0, equals), equals == std::string::npos ? "1" : piece.substr(equals + 1));
-    if (!base::is_identifier(out.back().first))
-      throw Error(Errc::invalid_argument, "-D " + base::quote(piece) + ": expected NAME or NAME=TEXT");
+Assignments values(const Arguments& arguments) {
+  Assignments out = assignments(arguments.values, "parameter: expected P=V");
+  for (auto at = out.begin(); at != out.end(); ++at) {
+    if (at->second.empty())
+      throw Error(Errc::invalid_value, base::quote(at->first + '=') + ": its value is empty");
+    if (std::any_of(out.begin(), at, [&](const auto& other) { return other.first == at->first; }))
+      throw Error(Errc::invalid_argument, "parameter " + base::quote(at->first) + " is given twice");
   }
   return out;
 }
 
-Assignments replacements(const std::vector<std::string>& pieces) {
-  Assignments out;
-  for (const std::string& piece : pieces) {
-    const auto equals = piece.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == piece.size())
-      throw Error(Errc::invalid_argument, "--replace " + base::quote(piece) + ": expected HEADER=STUB");
-    out.emplace_back(piece.substr(0, equals), piece.substr(equals + 1));
-  }
+Assignments macros(const Arguments& arguments) {
+  Assignments out = assignments(arguments.define, "macro: expected NAME or NAME=TEXT", "1");
+  for (const auto& [name, text] : out)
+    if (!base::is_identifier(name))
+      throw Error(Errc::invalid_argument, "-D " + base::quote(name) + ": expected NAME or NAME=TEXT");
+  return out;
+}
+
+Assignments replacements(const Arguments& arguments) {
+  Assignments out = assignments(arguments.replace, "replacement: expected HEADER=STUB");
+  for (const auto& [header, stub] : out)
+    if (stub.empty() || stub.starts_with('/'))
+      throw Error(Errc::invalid_argument,
+                  "--replace " + base::quote(header + '=' + stub, 4096) +
+                      ": STUB is the name of a file beside the manifest, or in a directory of -I or --stubs");
   return out;
 }
 
@@ -181,23 +189,24 @@ int import(Context& context, const Arguments& arguments) {
     if (!arguments.asked.file.empty())
       throw Error(Errc::invalid_argument,
                   "--check takes no FILE and no KERNEL: it tries each kernel of its directory");
-    return check_sources(context, {arguments.check, arguments.asked, macros(arguments.define),
-                                   replacements(arguments.replace)});
+    return check_sources(context,
+                         {arguments.check, arguments.asked, macros(arguments), replacements(arguments)});
   }
   if (arguments.asked.file.empty()) throw Error(Errc::invalid_argument, "file is required");
   if (arguments.kernel.empty()) throw Error(Errc::invalid_argument, "kernel is required");
   const base::Arch arch = context.target_arch();
-  const Assignments given = assignments(arguments.values);
-  const Macros define = macros(arguments.define);
-  const SourceTexts texts = read_texts(arguments.asked);
-  const std::vector<KernelDeclaration> kernels = texts.kernels(define);
-  const KernelDeclaration& kernel = choose(kernels, arguments);
+  const Assignments given = values(arguments), define = macros(arguments);
+  const std::string name =
+      template_name(arguments.asked, arguments.kernel.substr(arguments.kernel.rfind(':') + 1));
+  const ImportSite site = site_of(arguments.asked, name);
+  if (!arguments.asked.print) check_name(context, site, name);
+  const SourceTexts texts = read_texts(arguments.asked, site, define);
+  const std::vector<KernelDeclaration> kernels = kernels_of(texts);
+  const KernelDeclaration& kernel = choose(kernels, texts, arguments);
 
-  ImportDraft draft = draft_of(kernel, texts, is_overloaded(kernels, kernel), given, define);
-  draft.name = template_name(arguments.asked, kernel.name);
-  draft.measures.replace = replacements(arguments.replace);
-  const ImportSite site = site_of(arguments.asked, draft.name);
-  if (!arguments.asked.print) check_name(context, site, draft.name);
+  ImportDraft draft = draft_of(kernel, texts, is_overloaded(kernels, kernel), given);
+  draft.name = name;
+  draft.measures.replace = replacements(arguments);
   draft.include_dirs = site.include_dirs;
   keep_stubs(site, arguments.asked.stub_dirs.size(), draft);
   runtime::Core& core = context.service().core();
@@ -208,7 +217,7 @@ int import(Context& context, const Arguments& arguments) {
   std::string written;
   if (!arguments.asked.print)
     written = write_import(site, text.toml, proof.proved ? Compiles::yes : Compiles::not_yet);
-  return report_import(context, {draft, proof, site, arch, text, written});
+  return report_import(context, {draft, proof, site, arch, text, arguments.asked.verbose, written});
 }
 
 }  // namespace
@@ -254,6 +263,7 @@ void add_import(Command app, Context& context) {
       .type_name("DIR");
   const Option force = sub.flag("--force", asked.force, "Overwrite an existing manifest");
   sub.flag("--print", asked.print, "Write the manifest to stdout instead of a file").excludes(force);
+  sub.flag("-v,--verbose", asked.verbose, "Show all errors of the round that got furthest, not only three");
   sub.footer(kHelp);
 }
 

@@ -10,27 +10,19 @@ namespace {
 
 using Kind = ImportParameter::Kind;
 
-/// Quotes text of a source file as one TOML line, because a literal may contain line ends
-/// and control characters.
-std::string quoted(std::string text) {
+/// Text of a source file as one line of ASCII: a source may hold any bytes, and a manifest is UTF-8.
+std::string plain(std::string text) {
   std::replace_if(text.begin(), text.end(), source::is_control, ' ');
-  // A source may hold any bytes, and a manifest is UTF-8.
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
-  return source::toml_string(text);
+  return text;
 }
 
-/// Makes one line of printable ASCII for a comment, at most 400 characters.
-std::string plain(const std::string& text) {
-  std::string out = text.substr(0, 400);
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
-  return out;
-}
+std::string toml_text(const std::string& text) { return source::toml_string(plain(text)); }
 
 std::string list(const std::vector<std::string>& items) {
   std::vector<std::string> out;
-  for (const std::string& item : items) out.push_back(quoted(item));
+  for (const std::string& item : items) out.push_back(toml_text(item));
   return '[' + base::join(out, ", ") + ']';
 }
 
@@ -41,9 +33,9 @@ class Page {
   void line(const std::string& text, const std::string& where, const std::string& todo) {
     if (todo.empty()) return line(text);
     out_.todo.push_back(where + ' ' + todo);
-    line(text + "  # TODO: " + plain(todo));
+    line(text + "  # TODO: " + plain(todo.substr(0, 400)));
   }
-  void comment(const std::string& text) { line("# " + plain(text)); }
+  void comment(const std::string& text) { line("# " + plain(text.substr(0, 400))); }
   ImportText take() { return std::move(out_); }
 
  private:
@@ -52,9 +44,9 @@ class Page {
 
 void write_template(Page& page, const ImportDraft& draft, const std::string& source) {
   page.line("[template]");
-  page.line("name = " + quoted(draft.name));
+  page.line("name = " + toml_text(draft.name));
   page.line("source = " + source::toml_string(source));
-  page.line("instantiate = " + quoted(draft.instantiate));
+  page.line("instantiate = " + toml_text(draft.instantiate));
   page.line("summary = \"\"", "[template]", "summary: what it does, in one line");
   page.line("# tolerance = { f32 = 1e-5, f16 = 1e-3, bf16 = 8e-3 }");
   for (const std::string& declared : draft.left_out)
@@ -71,20 +63,20 @@ void write_compile(Page& page, const ImportDraft& draft) {
     if (!text.starts_with("std = ")) page.line(text);
   if (draft.define.empty()) return;
   std::vector<std::string> macros;
-  for (const auto& [name, text] : draft.define) macros.push_back(name + " = " + quoted(text));
+  for (const auto& [name, text] : draft.define) macros.push_back(name + " = " + toml_text(text));
   page.line("define = { " + base::join(macros, ", ") + " }");
 }
 
 std::string choices_text(const ImportParameter& parameter) {
   std::vector<std::string> out;
-  if (parameter.kind == Kind::dtype) {
+  if (parameter.kind == Kind::dtype || parameter.kind == Kind::integer) {
     for (const auto& [name, cpp] : parameter.choices) out.push_back(name);
-    return list(out);
+    return parameter.kind == Kind::dtype ? list(out) : '[' + base::join(out, ", ") + ']';
   }
   for (const auto& [name, cpp] : parameter.choices) {
     std::string text;  // a brace of C++ is doubled to be literal
     for (const char c : cpp) text += (c == '{' || c == '}') ? std::string(2, c) : std::string(1, c);
-    out.push_back(name + " = " + quoted(text));
+    out.push_back(name + " = " + toml_text(text));
   }
   return "{ " + base::join(out, ", ") + " }";
 }
@@ -92,32 +84,15 @@ std::string choices_text(const ImportParameter& parameter) {
 void write_parameter(Page& page, const ImportParameter& parameter) {
   const std::string where = "[param." + parameter.name + ']';
   page.line();
-  page.line(where + "  # " + plain(parameter.declared));
+  page.line(where + "  # " + plain(parameter.declared.substr(0, 400)));
   if (parameter.guessed)
     page.comment("a guess: " + parameter.name + ' ' +
                  (parameter.ask.empty() ? "is not given" : parameter.ask));
   else if (!parameter.evidence.empty())
     page.comment("as " + parameter.evidence + " instantiates it");
   page.line(std::string("kind = \"") + name_of(parameter.kind) + '"');
-  // The value that was compiled, so that the manifest compiles with an allowed value.
-  const std::string& proved = parameter.value.empty() ? parameter.fallback : parameter.value;
-  const bool number = !proved.empty() && proved.find_first_not_of("-0123456789") == std::string::npos;
-  std::vector<std::string> values;
-  for (const auto& [name, cpp] : parameter.choices) values.push_back(name);
-  const auto is_number = [](const std::string& text) {
-    return !text.empty() && text.find_first_not_of("-0123456789") == std::string::npos;
-  };
-  if (parameter.kind == Kind::integer && values.empty() && is_number(proved)) values.push_back(proved);
-  if (parameter.kind == Kind::integer && is_number(parameter.fallback) &&
-      std::find(values.begin(), values.end(), parameter.fallback) == values.end())
-    values.push_back(parameter.fallback);
-  if (parameter.kind == Kind::integer && values.size() > 1)
-    page.line("values = [" + base::join(values, ", ") + ']', where, parameter.todo);
-  else if (parameter.kind == Kind::integer && number)
-    page.line("values = [" + proved + ']', where, parameter.todo);
-  else if (parameter.kind == Kind::integer)
-    page.line("range = [" + std::to_string(parameter.least) + ", " + std::to_string(parameter.most) + ']',
-              where, parameter.todo);
+  if (parameter.kind == Kind::integer && parameter.choices.empty())
+    page.line("range = [0, 65536]", where, parameter.todo);
   else if (parameter.kind != Kind::boolean)
     page.line("values = " + choices_text(parameter), where, parameter.todo);
   if (parameter.kind == Kind::dtype) page.line("spelling = \"cuda\"");
@@ -127,17 +102,17 @@ void write_parameter(Page& page, const ImportParameter& parameter) {
 void write_argument(Page& page, const ImportArgument& argument) {
   const std::string where = "[[arg]] " + argument.name + ':';
   page.line();
-  page.line("[[arg]]  # " + plain(argument.declared));
-  page.line("name = " + quoted(argument.name));
+  page.line("[[arg]]  # " + plain(argument.declared.substr(0, 400)));
+  page.line("name = " + toml_text(argument.name));
   if (argument.type.starts_with("ptr<")) {
-    page.line("type = " + quoted(argument.type));
+    page.line("type = " + toml_text(argument.type));
     page.line(argument.writes ? "access = \"write\"" : "access = \"read\"", where,
               argument.writes ? "access: \"readwrite\" if the kernel reads it, too" : "");
     page.line("shape = [\"1048576\"]", where, argument.todo);
     return;
   }
   const bool number = argument.type.size() == 3;  // i32, f64
-  page.line("type = " + quoted(argument.type), where, number ? std::string() : argument.todo);
+  page.line("type = " + toml_text(argument.type), where, number ? std::string() : argument.todo);
   if (!number) return;
   const std::string placeholder = argument.type[0] == 'f' ? "1.0" : "1024";
   if (argument.value.empty())
@@ -167,33 +142,31 @@ void write_stubs(Page& page, const ImportDraft& draft) {
   page.line(
       "# [reference]  # a naive kernel with the same arguments, written pointers as double*: for kiln run "
       "--check");
-  page.line("# source = " + quoted(draft.name + ".reference.cu"));
-  page.line("# instantiate = " + quoted("reference"));
+  page.line("# source = " + toml_text(draft.name + ".reference.cu"));
+  page.line("# instantiate = " + toml_text("reference"));
   page.line("# grid = [\"1\"]");
   page.line("# block = [\"256\"]");
   page.line();
   page.line("# [[prewarm]]  # what kiln prewarm compiles");
   for (const ImportParameter& parameter : draft.parameters)
-    if (!parameter.value.empty()) page.line("# " + parameter.name + " = " + quoted(parameter.value));
+    if (!parameter.value.empty()) page.line("# " + parameter.name + " = " + toml_text(parameter.value));
 }
 
 }  // namespace
 
 std::vector<std::string> texts_of(const Measures& m) {
-  std::vector<std::string> out, preinclude;
+  std::vector<std::string> out;
   if (m.cpp20) out.push_back("std = \"c++20\"");
   if (m.shim) out.push_back("host_headers = \"shim\"");
   if (m.cut) out.push_back("host_code = \"cut\"");
   if (!m.empty.empty()) out.push_back("empty = " + list(m.empty));
   if (!m.keep.empty()) out.push_back("keep = " + list(m.keep));
   if (!m.dropped.empty()) out.push_back("cut = " + list(m.dropped));
-  if (m.default_device) out.push_back("default_device = true");
+  if (m.default_device && !m.cut) out.push_back("default_device = true");
   if (m.int128) out.push_back("options = [\"--device-int128\"]");
-  if (m.nvcc) preinclude.push_back("nvcc.h");
-  if (m.unmark_host) preinclude.push_back("unmark_host.h");
-  if (!preinclude.empty()) out.push_back("preinclude = " + list(preinclude));
+  if (!m.preinclude.empty()) out.push_back("preinclude = " + list(m.preinclude));
   std::vector<std::string> replaced;
-  for (const auto& [name, stub] : m.replace) replaced.push_back(quoted(name) + " = " + quoted(stub));
+  for (const auto& [name, stub] : m.replace) replaced.push_back(toml_text(name) + " = " + toml_text(stub));
   if (!replaced.empty()) out.push_back("replace = { " + base::join(replaced, ", ") + " }");
   return out;
 }

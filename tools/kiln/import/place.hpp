@@ -2,14 +2,18 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kiln::cli {
 
+/// Names with values: parameters of P=V, macros of -D, headers of --replace.
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
 struct ImportAsked {
   std::string file, output, name;
   std::vector<std::string> include_dirs, stub_dirs;  ///< of --stubs: searched before the others
-  bool force = false, print = false;
+  bool force = false, print = false, verbose = false;
 };
 
 /// Where the manifest lies, and how it names its source.

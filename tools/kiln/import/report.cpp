@@ -41,13 +41,15 @@ Json arguments_json(const ImportDraft& draft) {
 }
 
 /// "host.cuh(3): error: ...; host.cuh(9): error: ..."
-std::string first_errors(const Proof& proof) {
-  if (proof.diagnostics.empty()) return proof.message.substr(0, proof.message.find('\n'));
-  std::vector<std::string> first(proof.diagnostics.begin(),
-                                 proof.diagnostics.begin() + static_cast<std::ptrdiff_t>(std::min(
-                                                                 kMostErrors, proof.diagnostics.size())));
-  const std::size_t more = proof.diagnostics.size() - first.size();
-  return base::join(first, "; ") + (more > 0 ? "; and " + counted(more, "more error") : "");
+std::string errors_text(const Imported& in) {
+  const std::vector<std::string>& all = in.proof.diagnostics;
+  if (all.empty()) return in.proof.message.substr(0, in.proof.message.find('\n'));
+  if (in.verbose) return '\n' + base::join(all, "\n");
+  std::vector<std::string> first = all;
+  first.resize(std::min(kMostErrors, all.size()));
+  const std::size_t more = all.size() - first.size();
+  return base::join(first, "; ") +
+         (more > 0 ? "; and " + counted(more, "more error") + " (--verbose shows all)" : "");
 }
 
 /// The message of a failed import, with a line for each hint.
@@ -57,7 +59,7 @@ std::string failure(const Imported& in) {
     out = '\'' + in.written + "' is written, but it";
   else if (!in.written.empty())
     out = '\'' + in.site.manifest + "' is left as it was; the new one is '" + in.written + "', but it";
-  out += " does not compile yet: " + first_errors(in.proof);
+  out += " does not compile yet: " + errors_text(in);
   for (const std::string& ask : asks_of(in.draft)) out += "\n" + ask;
   for (const std::string& header : in.draft.measures.empty)
     out += "\n'" + header +

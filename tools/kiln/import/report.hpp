@@ -15,6 +15,7 @@ struct Imported {
   const ImportSite& site;
   base::Arch arch;
   const ImportText& text;
+  bool verbose;         ///< shows all errors
   std::string written;  ///< path of the manifest; empty: it is printed on stdout
 };
 

@@ -1,15 +1,13 @@
 #include "tools/kiln/import/rounds.hpp"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/hash.hpp"
 #include "base/text.hpp"
+#include "compile/advice/advice.hpp"
 #include "compile/advice/diagnostic.hpp"
 #include "instantiate/instantiate.hpp"
 #include "instantiate/overlay.hpp"
@@ -21,10 +19,7 @@ namespace kiln::cli {
 namespace {
 
 constexpr int kMostRounds = 16;
-
-bool has(const std::vector<std::string>& list, const std::string& text) {
-  return std::find(list.begin(), list.end(), text) != list.end();
-}
+constexpr const char* kNvcc = "nvcc.h";
 
 /// The text between two marks; nothing when they are not there.
 std::optional<std::string> between(std::string_view text, std::string_view before, std::string_view after) {
@@ -35,27 +30,31 @@ std::optional<std::string> between(std::string_view text, std::string_view befor
   return std::string(text.substr(at + before.size(), end - at - before.size()));
 }
 
-/// "_ZN1a4halfEf" -> "half"; empty when the text is no name of C++.
-std::string function_name(const std::string& symbol) {
-  int status = 0;
-  char* const text = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status);
-  if (status != 0 || !text) return base::is_identifier(symbol) ? symbol : std::string();
-  std::string name = text;
-  std::free(text);
-  name.resize(std::min(name.find_first_of("(<"), name.size()));
-  name.erase(0, name.find_last_of(": ") + 1);
-  return base::is_identifier(name) ? name : std::string();
+/// "a::half<int>(float)" -> "half"; empty when the text is no name.
+std::string last_name(std::string text) {
+  text.resize(std::min(text.find_first_of("(<"), text.size()));
+  text.erase(0, text.find_last_of(": ") + 1);
+  return base::is_identifier(text) ? text : std::string();
 }
-
-struct Failure {
-  std::string file, line, message;
-};
 
 struct Round {
   Proof proof;
-  std::vector<Failure> failures;
-  std::vector<std::string> missing;  ///< headers that no directory has
-  source::Overlay overlay;
+  std::vector<std::string> errors;  ///< their messages, without places
+  std::shared_ptr<const source::Instantiation> unit;
+  std::shared_ptr<const runtime::KeyedFiles> files;
+
+  bool says(std::string_view what) const {
+    return std::any_of(errors.begin(), errors.end(),
+                       [&](const std::string& error) { return error.find(what) != std::string::npos; });
+  }
+  bool stopped_early() const { return says("not open source file"); }
+  bool killed() const { return proof.code == Errc::compile_timeout || proof.code == Errc::compile_crashed; }
+  /// A round that was killed had no error so far, and one that ended at a missing header did not read all.
+  int reach() const {
+    if (killed()) return 3;
+    if (proof.code != Errc::compile_failed) return 0;
+    return stopped_early() ? 1 : 2;
+  }
 };
 
 class Rounds {
@@ -70,10 +69,9 @@ class Rounds {
     std::size_t idle = 0;  // rounds that got no further
     while (!best.proof.proved && tried_ < kMostRounds && idle < 3) {
       const Measures before = draft_.measures;
-      std::string what = tried_ == 1 ? first_measures(best) : next_measure(idle == 0 ? best : last_);
-      if (what.empty() && tried_ == 1) what = next_measure(best);
-      if (what.empty()) break;
-      if (draft_.measures == before) break;
+      std::string what = tried_ == 1 ? first_measures(best) : std::string();
+      if (what.empty()) what = next_measure(idle == 0 ? best : last_);
+      if (what.empty() || draft_.measures == before) break;
       Round next = compile(what);
       if (next.proof.proved || further(next, best)) {
         idle = 0;
@@ -117,21 +115,19 @@ class Rounds {
     starts_(tried_, what);
     Round out;
     try {
-      const source::Instantiation instantiation = unit();
+      out.unit = std::make_shared<const source::Instantiation>(unit());
+      out.files = std::make_shared<const runtime::KeyedFiles>(
+          core_.state().files.read(*out.unit, source::Trust::content));
       runtime::ObtainOptions options;
       options.arguments = runtime::Arguments::any;
-      const auto files = std::make_shared<runtime::KeyedFiles>(
-          core_.state().files.read(instantiation, source::Trust::content));
-      out.missing = files->closure.missing;
-      if (draft_.measures.cut) out.overlay = source::overlay_of(instantiation, files->closure);
-      options.files = files;
-      out.proof.image = core_.path().obtain(instantiation, options).image;
+      options.files = out.files;
+      out.proof.image = core_.path().obtain(*out.unit, options).image;
       out.proof.proved = true;
     } catch (const CompileError& error) {
       out.proof.code = error.code();
       out.proof.message = error.what();
       for (const compile::Diagnostic& d : compile::errors_of(error.log())) {
-        out.failures.push_back({std::string(d.file), std::string(d.line), std::string(d.message)});
+        out.errors.emplace_back(d.message);
         const std::string at = d.file.empty() ? "" : std::string(d.file) + '(' + std::string(d.line) + "): ";
         out.proof.diagnostics.push_back(at + "error: " + std::string(d.message));
       }
@@ -145,51 +141,38 @@ class Rounds {
     return out;
   }
 
-  static bool stopped_early(const Round& round) {
-    return std::any_of(round.failures.begin(), round.failures.end(), [](const Failure& f) {
-      return f.message.find("not open source file") != std::string::npos;
-    });
-  }
-  /// Compares two failed rounds. A round that ended at a missing header got less far than one that read all.
   static bool further(const Round& next, const Round& best) {
-    if (next.proof.code != Errc::compile_failed) return false;
-    if (stopped_early(next) != stopped_early(best)) return stopped_early(best);
-    if (stopped_early(next)) return next.proof.diagnostics != best.proof.diagnostics;
-    return next.failures.size() < best.failures.size();
+    if (next.reach() != best.reach()) return next.reach() > best.reach();
+    if (next.stopped_early()) return next.errors != best.errors;
+    return next.errors.size() < best.errors.size();
   }
 
   /// Adds the measures that the source's text asks for: headers, and host code that is to be cut.
   std::string first_measures(const Round& first) {
     Measures& m = draft_.measures;
-    if (first.proof.code != Errc::compile_failed) return {};
-    if (says(first, "128-bit integer")) m.int128 = true;
-    if (says(first, "concept") || says(first, "requires")) m.cpp20 = true;
-    if (m.int128 || m.cpp20) return changes();
-    Measures trial = m;
-    m.shim = m.cut = m.default_device = true;
-    const source::Instantiation instantiation = unit();
-    const auto files = core_.state().files.read(instantiation, source::Trust::content);
-    const source::Overlay overlay = source::overlay_of(instantiation, files.closure);
-    const bool host_code = !overlay.cut.empty();
-    take_missing(files.closure.missing);
-    if (!host_code && m.empty.empty()) {
+    const Measures before = m;
+    if (first.reach() == 0) return {};
+    m.int128 = first.says("128-bit integer");
+    m.cpp20 = first.says("concept") || first.says("requires");
+    if (m.int128 || m.cpp20) return changes(before);
+    m.shim = m.cut = true;
+    const source::Instantiation cut = unit();
+    const source::Closure closure = core_.state().files.read(cut, source::Trust::content).closure;
+    const source::Overlay overlay = source::overlay_of(cut, closure);
+    take_missing(closure.missing);
+    if (overlay.cut.empty() && m.empty.empty()) {
       // Kernels alone: shims may be enough, or the marks may be all that is missing.
-      m = trial;
-      if (says(first, "not open source file")) m.shim = true;
-      m.default_device = overlay.unmarked && !says(first, "not open source file");
+      m = before;
+      m.shim = first.stopped_early();
+      m.default_device = overlay.unmarked && !first.stopped_early() && !first.killed();
     }
-    return changes();
+    return changes(before);
   }
   void take_missing(const std::vector<std::string>& missing) {
     for (const std::string& spelling : missing) {
       const std::string name = spelling.substr(1, spelling.size() - 2);
-      if (draft_.includes.contains(name) && !has(draft_.measures.empty, name))
-        draft_.measures.empty.push_back(name);
+      if (draft_.includes.contains(name)) add_once(draft_.measures.empty, name);
     }
-  }
-  static bool says(const Round& round, std::string_view what) {
-    return std::any_of(round.failures.begin(), round.failures.end(),
-                       [&](const Failure& f) { return f.message.find(what) != std::string::npos; });
   }
 
   /// Answers the errors of a round with all measures that their texts ask for.
@@ -197,64 +180,91 @@ class Rounds {
     Measures& m = draft_.measures;
     const Measures before = m;
     if (round.proof.code != Errc::compile_failed) return {};
-    for (const Failure& failure : round.failures) answer(failure, round);
+    std::set<std::string> cut;
+    if (m.cut) cut = source::overlay_of(*round.unit, round.files->closure).cut;
+    for (std::size_t i = 0; i < round.errors.size(); ++i)
+      if (!answer(round.errors[i], cut, before)) follow_hints(round, round.proof.diagnostics[i]);
     if (m == before && !m.cut) {
       m.shim = m.cut = true;
-      m.default_device = true;
-      take_missing(round.missing);
-    } else if (m == before && !m.nvcc) {
-      m.shim = m.nvcc = m.default_device = true;
+      take_missing(round.files->closure.missing);
+    } else if (m == before && !has(m.preinclude, kNvcc)) {
+      take_nvcc();
     } else if (m == before) {
       drop_failing(round);
     }
     return changes(before);
   }
-  void answer(const Failure& failure, const Round& round) {
+  /// host_code = "cut" implies default_device.
+  void take_default_device() {
+    if (!draft_.measures.cut) draft_.measures.default_device = true;
+  }
+  void take_nvcc() {
+    draft_.measures.shim = true;
+    take_default_device();
+    add_once(draft_.measures.preinclude, kNvcc);
+  }
+  /// False for an error that no rule knows. `before` are the measures of the round.
+  bool answer(const std::string& error, const std::set<std::string>& cut, const Measures& before) {
     Measures& m = draft_.measures;
-    const auto says = [&](std::string_view what) { return failure.message.find(what) != std::string::npos; };
-    if (const auto header = between(failure.message, "not open source file \"", "\"")) {
+    const auto says = [&](std::string_view what) { return error.find(what) != std::string::npos; };
+    if (const auto header = between(error, "not open source file \"", "\"")) {
       m.shim = true;
-      if (m.cut && !has(m.empty, *header)) m.empty.push_back(*header);
-      m.cut = true;
+      if (m.cut) add_once(m.empty, *header);
+      return m.cut = true;
     }
-    if (says("128-bit integer")) m.int128 = true;
-    if (says("considered a host function") || says("calling a __host__ function")) m.default_device = true;
-    if (says("explicitly marked as a __host__ function")) m.shim = m.nvcc = m.unmark_host = true;
-    if (says("device-side kernel launch")) m.shim = m.nvcc = true;
+    if (says("128-bit integer")) return m.int128 = true;
+    if (says("considered a host function") || says("calling a __host__ function")) take_default_device();
+    const bool marked = says("explicitly marked as a __host__ function");
+    if (marked || says("device-side kernel launch")) take_nvcc();
+    if (marked) add_once(m.preinclude, "unmark_host.h");
     // A host function that the kernel calls after all: it was cut to its head.
     std::string called =
-        between(failure.message, "function \"", "\" was referenced but not defined").value_or("");
-    if (const auto symbol = between(failure.message, "Unresolved extern function '", "'"))
-      called = function_name(*symbol);
-    called.erase(0, called.rfind(':') + 1);
-    called.resize(std::min(called.find_first_of("(<"), called.size()));
-    if (m.cut && base::is_identifier(called) && !has(m.keep, called)) m.keep.push_back(called);
-    std::optional<std::string> name = between(failure.message, "identifier \"", "\" is undefined");
-    if (!name) name = between(failure.message, "has no member \"", "\"");
-    if (!name) name = between(failure.message, "incomplete type \"", "\"");
-    if (!name) name = between(failure.message, "", " is not a template");
-    if (!name) return;
-    const std::string last = name->substr(name->rfind(':') + 1);
-    if (m.cut && round.overlay.cut.contains(last) && !has(m.keep, last)) {
-      m.keep.push_back(last);
-    } else if (last.starts_with("cuda") || last.starts_with("mem") || last.ends_with("_t") ||
-               last == "__asm__" || last == "min" || last == "max") {
-      m.shim = m.nvcc = true;
+        last_name(between(error, "function \"", "\" was referenced but not defined").value_or(""));
+    if (const auto symbol = between(error, "Unresolved extern function '", "'")) {
+      const std::string name = demangled(*symbol);
+      called = last_name(name.empty() ? *symbol : name);
+    }
+    if (m.cut && !called.empty()) return add_once(m.keep, called);
+    for (const auto& [prefix, suffix] :
+         {std::pair{"identifier \"", "\" is undefined"}, std::pair{"has no member \"", "\""},
+          std::pair{"incomplete type \"", "\""}, std::pair{"", " is not a template"}}) {
+      const auto name = between(error, prefix, suffix);
+      if (!name) continue;
+      const std::string last = name->substr(name->rfind(':') + 1);
+      if (m.cut && cut.contains(last) && !has(before.keep, last)) {
+        add_once(m.keep, last);
+        return true;
+      }
+      const bool from_nvcc = last.starts_with("cuda") || last.starts_with("mem") || last.ends_with("_t") ||
+                             last == "__asm__" || last == "min" || last == "max";
+      if (!from_nvcc || has(before.preinclude, kNvcc)) return false;
+      take_nvcc();
+      return true;
+    }
+    return false;
+  }
+  /// Takes a header that a hint about one error names: preinclude = ["tuple"].
+  void follow_hints(const Round& round, const std::string& error) {
+    const compile::AdviceSubject subject{round.unit->options, arch_.name(), round.unit->name_expression,
+                                         round.unit->compile.host_headers, round.unit->compile.cut_host_code};
+    for (const std::string& hint : compile::advice_for(error, subject)) {
+      const auto header = between(hint, "preinclude = [\"", "\"]");
+      if (!header || header->find('"') != std::string::npos) continue;
+      draft_.measures.shim = true;
+      add_once(draft_.measures.preinclude, *header);
     }
   }
   /// Cuts the functions in which a round failed, as far as they are not the kernel.
   void drop_failing(const Round& round) {
-    for (const Failure& failure : round.failures) {
-      const auto function = between(failure.message, "in function \"", "\"");
+    for (const std::string& error : round.errors) {
+      const auto function = between(error, "in function \"", "\"");
       if (!function) continue;
       const std::string name = function->substr(0, function->find('('));
-      if (base::is_identifier(name) && !has(draft_.measures.dropped, name) &&
-          draft_.instantiate.find(name) == std::string::npos)
-        draft_.measures.dropped.push_back(name);
+      if (base::is_identifier(name) && draft_.instantiate.find(name) == std::string::npos)
+        add_once(draft_.measures.dropped, name);
     }
   }
 
-  std::string changes() const { return changes({}); }
   /// The manifest lines that are new since `before`.
   std::string changes(const Measures& before) const {
     const std::vector<std::string> old = texts_of(before);

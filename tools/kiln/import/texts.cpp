@@ -1,5 +1,6 @@
 #include "tools/kiln/import/texts.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -8,51 +9,139 @@
 #include "base/quote.hpp"
 #include "closure/closure.hpp"
 #include "kiln/error.hpp"
+#include "tools/kiln/import/conditions.hpp"
 
 namespace kiln::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using source::Declaration;
+using source::DeclarationKind;
 
 constexpr std::size_t kMostSourceBytes = std::size_t{16} << 20;
 
-std::string text_of(const std::string& file) {
+std::string read_source(const std::string& file) {
   const auto content = base::read_file(file, kMostSourceBytes);
   if (!content) throw Error(Errc::io, "cannot read " + base::quote(file, 4096) + ": " + std::strerror(errno));
   return content->bytes;
 }
 
+/// Collects the names of #include directives in the order of the preprocessor.
+class IncludeWalk {
+ public:
+  IncludeWalk(const std::deque<SourceText>& texts, const Assignments& define) : texts_(texts) {
+    for (const auto& [name, text] : define) conditions_.define(name, text);
+  }
+  std::set<std::string> run() {
+    read(0);
+    return std::move(found_);
+  }
+
+ private:
+  void read(std::size_t at) {
+    if (!read_.insert(at).second) return;
+    const std::size_t outer = conditions_.depth();
+    for (const Token& t : texts_[at].tokens) {
+      if (t.kind != Token::Kind::directive) continue;
+      const source::DirectiveText d = source::directive_text(t.text);
+      conditions_.directive(d);
+      const std::size_t open = d.rest.find_first_of("\"<");
+      if (d.name != "include" || !conditions_.active() || open == d.rest.npos) continue;
+      const std::size_t close = d.rest.find(d.rest[open] == '<' ? '>' : '"', open + 1);
+      if (close != d.rest.npos) include(std::string(d.rest.substr(open + 1, close - open - 1)));
+    }
+    conditions_.leave(outer);
+  }
+  void include(const std::string& name) {
+    found_.insert(name);
+    std::string_view end = name;
+    while (end.starts_with("../") || end.starts_with("./")) end.remove_prefix(end.find('/') + 1);
+    for (std::size_t i = 0; i < texts_.size(); ++i)
+      if (texts_[i].path.ends_with(end)) read(i);
+  }
+
+  const std::deque<SourceText>& texts_;
+  Conditions conditions_;
+  std::set<std::size_t> read_;
+  std::set<std::string> found_;
+};
+
 }  // namespace
 
-SourceTexts read_texts(const ImportAsked& asked) {
-  SourceTexts out;
-  const std::string text = text_of(asked.file);
-  out.add(asked.file, text);
-  std::vector<std::string> searched;
-  for (const auto* list : {&asked.stub_dirs, &asked.include_dirs})
-    for (const std::string& directory : *list)
-      searched.push_back(base::absolute(directory).value_or(directory));
-  // A source that includes "../x.h" is read from a directory above it, as the compile reads it.
-  const fs::path file = fs::absolute(asked.file).lexically_normal();
-  std::vector<std::string> roots = searched;
-  roots.push_back(file.parent_path().string());
-  roots.push_back(file.parent_path().parent_path().string());
-  for (const std::string& root : roots) {
-    const std::string name = file.lexically_relative(fs::path(root).lexically_normal()).generic_string();
-    if (name.empty() || name.starts_with("..")) continue;
-    source::SearchPath search;
-    search.project = {root};
-    search.project.insert(search.project.end(), searched.begin(), searched.end());
-    try {
-      source::ScanCache cache;
-      const auto closure = source::scan_closure("#include <" + name + ">\n", {}, search, cache);
-      for (const source::ClosureFile& header : closure.files)
-        if (fs::path(header.path).lexically_normal() != file) out.add(header.path, text_of(header.path));
-      break;
-    } catch (const Error&) {  // the compile tells what is wrong with an include
+int SourceText::line_of(const Token& token) const {
+  const auto at = static_cast<std::size_t>(token.text.data() - text.data());
+  const auto line = std::lower_bound(line_ends.begin(), line_ends.end(), at) - line_ends.begin();
+  return first_line + static_cast<int>(line);
+}
+
+std::string SourceText::place_of(const Token& token) const {
+  return path.substr(path.rfind('/') + 1) + ':' + std::to_string(line_of(token));
+}
+
+SourceTexts::SourceTexts(std::vector<File> files, Assignments define, std::string unread)
+    : define_(std::move(define)), unread_(std::move(unread)) {
+  std::string macros;
+  for (const auto& [name, text] : define_) macros += "#define " + name + ' ' + text + '\n';
+  files.emplace_back("", macros);
+  for (auto& [path, text] : files) add(std::move(path), std::move(text), 1);
+  for (SourceText& text : texts_)
+    text.declarations = source::outline_of(text.text, text.tokens, macros_.scopes());
+  expand_kernels();
+}
+
+void SourceTexts::add(std::string path, std::string text, int first_line) {
+  SourceText& added = texts_.emplace_back();
+  added.path = std::move(path);
+  added.text = std::move(text);
+  added.first_line = first_line;
+  added.tokens = source::tokens_of(added.text);
+  for (std::size_t at = 0; (at = added.text.find('\n', at)) != std::string::npos; ++at)
+    added.line_ends.push_back(at);
+  macros_.add(added.tokens);
+}
+
+/// Adds a text for each kernel whose declaration is a call of a macro.
+void SourceTexts::expand_kernels() {
+  std::size_t left = kMostSourceBytes;
+  const std::size_t files = texts_.size();
+  for (std::size_t i = 0; i < files; ++i) {
+    const SourceText& from = texts_[i];
+    for (const Declaration& d : from.declarations) {
+      const Token& first = from.tokens[d.tokens.begin];
+      const bool function = d.kind == DeclarationKind::function && macros_.declares_kernel(d.names.back());
+      if (!function && !(d.kind == DeclarationKind::call && macros_.declares_kernel(first.text))) continue;
+      std::string text = macros_.expanded(std::string_view(from.text).substr(d.begin, d.end - d.begin));
+      if (!d.scope.empty()) text = "namespace " + d.scope + " {" + text + '}';
+      if (text.size() > left) return;
+      left -= text.size();
+      add(from.path, std::move(text), from.line_of(first));
+      texts_.back().declarations =
+          source::outline_of(texts_.back().text, texts_.back().tokens, macros_.scopes());
     }
   }
-  return out;
+}
+
+std::set<std::string> SourceTexts::included_headers() const { return IncludeWalk(texts_, define_).run(); }
+
+SourceTexts read_texts(const ImportAsked& asked, const ImportSite& site, const Assignments& define) {
+  std::vector<SourceTexts::File> files{{asked.file, read_source(asked.file)}};
+  const fs::path directory = site.place.directory, file = fs::absolute(asked.file).lexically_normal();
+  source::SearchPath search;
+  search.project = {(directory / site.place.source).parent_path().string(), directory.string()};
+  for (const std::string& searched : site.include_dirs)
+    search.project.push_back((directory / searched).string());
+  std::string unread;
+  try {
+    source::ScanCache cache;
+    const std::string& text = site.place.text.empty() ? files[0].second : site.place.text;
+    for (const source::ClosureFile& header : source::scan_closure(text, {}, search, cache).files)
+      if (std::error_code error; !fs::equivalent(header.path, file, error))
+        files.emplace_back(header.path, read_source(header.path));
+  } catch (const Error& error) {
+    unread = error.what();
+    files.resize(1);
+  }
+  return {std::move(files), define, std::move(unread)};
 }
 
 }  // namespace kiln::cli

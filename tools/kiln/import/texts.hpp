@@ -1,13 +1,63 @@
-// Reads a source with the project's headers, as kiln's own scan of includes finds them.
+// The texts that belong to one kernel: its source and the project's headers, as kiln's own scan of includes finds
+// them.
 #pragma once
 
-#include "tools/kiln/import/declaration.hpp"
+#include <deque>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "overlay/macros.hpp"
+#include "overlay/outline.hpp"
 #include "tools/kiln/import/place.hpp"
 
 namespace kiln::cli {
 
-/// Throws Error(io) when the source cannot be read. A header that cannot be read is left out: the compile tells
-/// what is wrong with it.
-SourceTexts read_texts(const ImportAsked& asked);
+using source::Token;
+using Tokens = std::vector<Token>;
+
+struct SourceText {
+  std::string path, text;
+  int first_line = 1;
+  Tokens tokens;
+  std::vector<source::Declaration> declarations;
+  std::vector<std::size_t> line_ends;  ///< bytes
+
+  int line_of(const Token& token) const;
+  /// "norm.cu:374"
+  std::string place_of(const Token& token) const;
+};
+
+/// Immutable, apart from moves.
+class SourceTexts {
+ public:
+  using File = std::pair<std::string, std::string>;  ///< path and text
+
+  /// The source comes first. `define` are macros of the command line. `unread` says why headers are not here.
+  SourceTexts(std::vector<File> files, Assignments define, std::string unread = {});
+
+  /// In the order of the files. The last texts are declarations of kernels that macros made; they have the path
+  /// of the file that calls the macro.
+  const std::deque<SourceText>& all() const noexcept { return texts_; }
+  const source::Macros& macros() const noexcept { return macros_; }
+  const Assignments& define() const noexcept { return define_; }
+  const std::string& unread() const noexcept { return unread_; }
+  /// Names of #include directives in the source and in the headers that it includes, as far as their #if can be
+  /// true. A condition that this reader does not understand counts as true.
+  std::set<std::string> included_headers() const;
+
+ private:
+  void add(std::string path, std::string text, int first_line);
+  void expand_kernels();
+
+  std::deque<SourceText> texts_;
+  Assignments define_;
+  std::string unread_;
+  source::Macros macros_;
+};
+
+/// Throws Error(io) when the source cannot be read. Without its headers it is read when one of them cannot be.
+SourceTexts read_texts(const ImportAsked& asked, const ImportSite& site, const Assignments& define);
 
 }  // namespace kiln::cli
