@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <memory>
 
 #include "base/text.hpp"
 #include "expression/expression.hpp"
+#include "kiln/error.hpp"
+#include "manifest/toml/tree.hpp"
 #include "tools/kiln/import/expression.hpp"
 
 namespace kiln::cli {
@@ -101,7 +102,7 @@ class ArgumentDraft {
     } else {
       value(out, type, declared);
     }
-    if (out.type.size() == 3) take_default(out, in.fallback);
+    if (out.type.size() == 3 && !in.fallback.empty()) take_default(out, in.fallback);
     return out;
   }
 
@@ -172,23 +173,16 @@ class ArgumentDraft {
   }
   /// Takes a number as default: "4", "-1", "1e-5f".
   static void take_default(ImportArgument& out, const Tokens& fallback) {
-    if (fallback.empty() || fallback.back().kind != Token::Kind::literal || fallback.size() > 2) return;
-    if (fallback.size() == 2 && !fallback[0].is("-")) return;
-    const std::string sign = fallback.size() == 2 ? "-" : "";
-    if (out.type[0] != 'f') {
-      const std::string text = expression_of({fallback.back()}, {});
-      if (!text.empty()) out.value = sign + text;
-      return;
+    const bool real = out.type[0] == 'f';
+    std::string text = joined(fallback);
+    text.resize(text.find_last_not_of(real ? "fF" : "uUlL") + 1);
+    if (real && text.find_first_of(".eE") == std::string::npos) text += ".0";
+    try {
+      using Kind = source::TomlValue::Kind;
+      const source::TomlValue* value = source::parse_toml("value = " + text, "").find("value");
+      if (value && value->kind == (real ? Kind::real : Kind::integer)) out.value = text;
+    } catch (const Error&) {  // text that is no number of TOML, such as "1." and "010"
     }
-    std::string text(fallback.back().text);
-    if (text.back() == 'f' || text.back() == 'F') text.pop_back();
-    double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc{} || end != text.data() + text.size()) return;
-    const bool real =
-        text.find_first_of(".eE") != std::string::npos;  // TOML wants digits on both sides of a dot
-    if (!real || (text.front() != '.' && text.find(".e") == std::string::npos && text.back() != '.'))
-      out.value = sign + text + (real ? "" : ".0");
   }
 
   const ImportDraft& draft_;

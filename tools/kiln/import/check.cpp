@@ -37,18 +37,9 @@ std::vector<std::string> sources_below(const std::string& directory) {
   return out;
 }
 
-std::string seconds_text(double seconds) {
-  char out[32];
-  std::snprintf(out, sizeof out, "%.1f", seconds);
-  return out;
+const char* state_of(const Json& row) {
+  return row["compiles"].get<bool>() ? "compiles" : row["rounds"] == 0 ? "cannot" : "does not";
 }
-
-struct CheckedKernel {
-  std::string file, kernel, state, needs, missing;
-  int line = 0, rounds = 0;
-  double seconds = 0;
-  std::size_t bytes = 0;
-};
 
 class Checker {
  public:
@@ -66,15 +57,20 @@ class Checker {
       one(asked, texts, kernel, is_overloaded(kernels, kernel));
     }
   }
-  std::vector<CheckedKernel> take() { return std::move(rows_); }
+  /// One object for each kernel, as the JSON has it.
+  Json take() { return std::move(rows_); }
 
  private:
   void one(const ImportAsked& asked, const SourceTexts& texts, const KernelDeclaration& kernel,
            bool overloaded) {
-    CheckedKernel row;
-    row.file = fs::path(asked.file).lexically_relative(check_.directory).string();
-    row.kernel = kernel.qualified();
-    row.line = kernel.line;
+    Json row{{"file", fs::path(asked.file).lexically_relative(check_.directory).string()},
+             {"line", kernel.line},
+             {"kernel", kernel.qualified()},
+             {"compiles", false},
+             {"rounds", 0},
+             {"cubin_bytes", 0},
+             {"needs", ""},
+             {"missing", ""}};
     const auto begin = base::Clock::now();
     try {
       ImportDraft draft = draft_of(kernel, texts, overloaded, {});
@@ -84,28 +80,29 @@ class Checker {
       draft.measures.replace = check_.replace;
       const Proof proof = prove(context_.service().core(), site.place, context_.target_arch(), kernel, draft,
                                 [](int, const std::string&) {});
-      row.state = proof.proved ? "compiles" : "does not";
-      row.rounds = proof.rounds;
-      row.needs = base::join(texts_of(draft.measures), ", ");
-      if (proof.proved) row.bytes = proof.image->bytes.size();
+      row["compiles"] = proof.proved;
+      row["rounds"] = proof.rounds;
+      row["needs"] = base::join(texts_of(draft.measures), ", ");
       std::vector<std::string> missing = asks_of(draft);
-      if (!proof.proved)
-        missing.push_back(proof.diagnostics.empty() ? proof.message : proof.diagnostics.front());
-      if (!proof.proved) row.missing = base::join(missing, "; ");
+      missing.push_back(proof.diagnostics.empty() ? proof.message : proof.diagnostics.front());
+      if (proof.proved)
+        row["cubin_bytes"] = proof.image->bytes.size();
+      else
+        row["missing"] = base::join(missing, "; ");
     } catch (const Error& error) {
       if (error.code() == Errc::no_compiler || error.code() == Errc::unsupported_arch) throw;
-      row.state = "cannot";
-      row.missing = error.what();
+      row["missing"] = error.what();
     }
-    row.seconds = std::chrono::duration<double>(base::Clock::now() - begin).count();
+    row["seconds"] = std::chrono::duration<double>(base::Clock::now() - begin).count();
     if (!context_.json)
-      std::fprintf(stderr, "%s %s: %s\n", row.file.c_str(), row.kernel.c_str(), row.state.c_str());
+      std::fprintf(stderr, "%s %s: %s\n", row["file"].get<std::string>().c_str(), kernel.qualified().c_str(),
+                   state_of(row));
     rows_.push_back(std::move(row));
   }
 
   Context& context_;
   const ImportCheck& check_;
-  std::vector<CheckedKernel> rows_;
+  Json rows_ = Json::array();
 };
 
 }  // namespace
@@ -114,28 +111,22 @@ int check_sources(Context& context, const ImportCheck& check) {
   Checker checker(context, check);
   for (const std::string& file : sources_below(check.directory)) checker.file(file);
   context.service().core().path().flush();
-  const std::vector<CheckedKernel> rows = checker.take();
-  const auto compiled = std::count_if(rows.begin(), rows.end(),
-                                      [](const CheckedKernel& row) { return row.state == "compiles"; });
+  const Json rows = checker.take();
+  const auto compiled =
+      std::count_if(rows.begin(), rows.end(), [](const Json& row) { return row["compiles"].get<bool>(); });
   if (context.json) {
-    Json list = Json::array();
-    for (const CheckedKernel& row : rows)
-      list.push_back({{"file", row.file},
-                      {"line", row.line},
-                      {"kernel", row.kernel},
-                      {"compiles", row.state == "compiles"},
-                      {"rounds", row.rounds},
-                      {"seconds", row.seconds},
-                      {"cubin_bytes", row.bytes},
-                      {"needs", row.needs},
-                      {"missing", row.missing}});
-    print_json({{"schema", context.schema()}, {"kernels", list}, {"compiled", compiled}});
+    print_json({{"schema", context.schema()}, {"kernels", rows}, {"compiled", compiled}});
   } else {
     Table table({{"KERNEL"}, {"FILE"}, {"STATE"}, {"ROUNDS"}, {"SECONDS"}, {"IMAGE"}, {"MISSING"}});
-    for (const CheckedKernel& row : rows)
-      table.add({row.kernel, row.file + ':' + std::to_string(row.line), row.state, std::to_string(row.rounds),
-                 seconds_text(row.seconds), row.bytes == 0 ? "" : human_bytes(row.bytes),
-                 row.missing.substr(0, row.missing.find('\n')).substr(0, 200)});
+    for (const Json& row : rows) {
+      const std::string missing = row["missing"];
+      const auto bytes = row["cubin_bytes"].get<std::size_t>();
+      char seconds[32];
+      std::snprintf(seconds, sizeof seconds, "%.1f", row["seconds"].get<double>());
+      table.add({row["kernel"], row["file"].get<std::string>() + ':' + row["line"].dump(), state_of(row),
+                 row["rounds"].dump(), seconds, bytes == 0 ? "" : human_bytes(bytes),
+                 missing.substr(0, missing.find('\n')).substr(0, 200)});
+    }
     table.print();
     print(std::to_string(compiled) + " of " + std::to_string(rows.size()) + " kernels compile\n");
   }

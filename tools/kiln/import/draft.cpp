@@ -117,41 +117,31 @@ class ParameterDraft {
   }
 
   void type() {
-    const std::string fallback = joined(in_->fallback);
-    const std::string name = value_.empty() ? dtype_name(fallback) : dtype_name(value_);
+    const std::string fallback = joined(in_->fallback), fallback_dtype = dtype_name(fallback);
+    const std::string dtype = value_.empty() ? fallback_dtype : dtype_name(value_);
     const ImportParameter* same = value_.empty() ? dtype_parameter(fallback) : nullptr;
+    out_->kind = value_.empty() || !dtype.empty() ? Kind::dtype : Kind::type;
     if (same) {
-      out_->kind = Kind::dtype;
+      out_->choices = same->choices;
       out_->fallback = '"' + fallback + '"';
-      for (const auto& choice : same->choices) add_choice(choice.first, "");
-    } else if (!name.empty()) {
-      out_->kind = Kind::dtype;
+    } else if (!dtype.empty()) {
       for (const std::string& value : shown())
         if (const std::string other = dtype_name(value); !other.empty()) add_choice(other, "");
-      add_choice(name, "");
-      if (value_.empty())
-        out_->fallback = '"' + name + '"';
-      else
-        out_->value = name;
-      if (const std::string other = dtype_name(fallback); !other.empty()) {
-        add_choice(other, "");
-        out_->fallback = '"' + other + '"';
-      }
+      if (!value_.empty()) out_->value = dtype;
+      if (!fallback_dtype.empty()) add_choice(fallback_dtype, "");
+      if (!fallback_dtype.empty()) out_->fallback = '"' + fallback_dtype + '"';
     } else if (!value_.empty()) {
-      out_->kind = Kind::type;
       for (const std::string& value : shown()) add_choice(identifier_of(value), value);
       out_->value = identifier_of(value_);
     } else {
-      guessed_type();
+      return guessed_type();
     }
-    if (out_->todo.empty())
-      out_->todo = out_->kind == Kind::dtype
-                       ? "which dtypes the kernel takes (f16 needs cuda_fp16.h, bf16 cuda_bf16.h)"
-                       : "the types that the kernel takes, as C++ text";
+    out_->todo = out_->kind == Kind::dtype
+                     ? "which dtypes the kernel takes (f16 needs cuda_fp16.h, bf16 cuda_bf16.h)"
+                     : "the types that the kernel takes, as C++ text";
   }
   /// Asks for a type when the kernel shows that no number type will do.
   void guessed_type() {
-    out_->kind = Kind::dtype;
     out_->value = "f32";
     add_choice("f32", "");
     if (draft_.includes.contains("cuda_fp16.h")) add_choice("f16", "");
@@ -212,9 +202,7 @@ class ParameterDraft {
   void constant() {
     if (out_->evidence.empty()) value_ = source_.qualified(source::tokens_of(value_));
     if (value_.empty()) refuse("an integer, or a constant that the source declares");
-    out_->kind = Kind::enumeration;
-    take_text();
-    out_->todo = "the values of " + in_->type + ", as C++ text";
+    other();
   }
   void enumerated(const EnumDeclaration& declared) {
     out_->kind = Kind::enumeration;

@@ -7,18 +7,13 @@
 namespace kiln::cli {
 namespace {
 
-/// "128u" -> "128"; empty when it is no integer that expressions accept.
+/// "128u" -> "128"; empty for an octal number, which expressions read as a decimal one.
 std::string integer_text(std::string_view number) {
   std::string out(number);
-  while (!out.empty() && std::string_view("uUlLzZ").find(out.back()) != std::string_view::npos)
-    out.pop_back();
-  const bool hex = out.starts_with("0x") || out.starts_with("0X");
-  const std::string_view digits = hex ? "0123456789abcdefABCDEF" : "0123456789";
-  const std::string body = hex ? out.substr(2) : out;
-  const bool octal = !hex && body.size() > 1 && body[0] == '0';
-  if (body.empty() || body.size() > 18 || octal || body.find_first_not_of(digits) != std::string::npos)
-    return {};
-  return out;
+  out.resize(out.find_last_not_of("uUlLzZ") + 1);
+  const bool octal =
+      out.size() > 1 && out[0] == '0' && base::is_identifier_character(out[1]) && out[1] <= '9';
+  return octal ? std::string() : out;
 }
 
 std::optional<source::Expression> compiled(const std::string& text,

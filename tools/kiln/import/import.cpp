@@ -29,28 +29,20 @@ struct Arguments {
 };
 
 constexpr const char* kHelp =
-    "Compiles KERNEL (kernel, or ns::kernel) of FILE as it is, and writes NAME.toml beside FILE, or to the "
-    "file\n"
-    "of -o. Types and sizes of the arguments come from the compiled image. Values of template parameters "
-    "are\n"
-    "those given as P=V, else those that the source instantiates, else defaults, else guesses, which are "
-    "marked\n"
-    "as such. The value of an enum or a type may be C++ text.\n"
-    "It works in rounds. Each round adds what the compiler asked for in the round before: shims and stubs "
-    "of\n"
-    "host headers, headers that count as empty, and host_code = \"cut\", with which the compiler sees the "
-    "source\n"
-    "without launchers and other host code. The files stay as they are.\n"
-    "What only you can know is asked for by name. What the image does not tell is a placeholder, followed "
-    "by\n"
-    "'# TODO'. A kernel with a parameter pack cannot be imported.\n"
-    "When FILE is not below -o's directory, a file NAME.cu that includes it is written beside the manifest.\n"
-    "Stubs of an existing manifest are kept.\n"
-    "Exit status: 0 written and compiled, 1 nothing written, 2 usage, 3 written, but it does not compile yet "
-    "(an\n"
-    "existing manifest then stays, and the new one is NAME.toml.new); with --check, 3 when a kernel does "
-    "not.\n"
-    "Example: kiln import norm.cu rms_norm_f32 -I include -o kernels/norm.toml";
+    R"(Compiles KERNEL (kernel, or ns::kernel) of FILE as it is, and writes NAME.toml beside FILE, or to the file
+of -o. Types and sizes of the arguments come from the compiled image. Values of template parameters are
+those given as P=V, else those that the source instantiates, else defaults, else guesses, which are marked
+as such. The value of an enum or a type may be C++ text, and a number may be a constant of the source.
+It works in rounds. Each round adds what the compiler asked for in the round before: shims and stubs of
+host headers, headers that count as empty, and host_code = "cut", with which the compiler sees the source
+without launchers and other host code. The files stay as they are.
+What only you can know is asked for by name. What the image does not tell is a placeholder, followed by
+'# TODO'. A kernel with a parameter pack cannot be imported.
+When FILE is not below -o's directory, a file NAME.cu that includes it is written beside the manifest.
+Stubs of an existing manifest are kept.
+Exit status: 0 written and compiled, 1 nothing written, 2 usage, 3 written, but it does not compile yet (an
+existing manifest then stays, and the new one is NAME.toml.new); with --check, 3 when a kernel does not.
+Example: kiln import norm.cu rms_norm_f32 -I include -o kernels/norm.toml)";
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;
 
