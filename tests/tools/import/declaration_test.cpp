@@ -37,7 +37,7 @@ ImportDraft drafted(const std::string& text, const Assignments& given = {}) {
   const std::vector<KernelDeclaration> kernels = kernels_of(texts);
   if (kernels.size() != 1) throw std::runtime_error("not one kernel in: " + text);
   ImportDraft out = draft_of(kernels[0], texts, false, given);
-  draft_arguments(out, kernels[0], nullptr);
+  draft_arguments(out, nullptr);
   out.name = "k";
   return out;
 }
@@ -111,8 +111,9 @@ TEST(ImportDeclaration, KnowsAttributesAndMacros) {
     EXPECT_EQ(names_in(text), Names{"k"}) << text;
     EXPECT_EQ(arguments_of(text), "ptr<f32> x") << text;
   }
-  const KernelDeclaration kernel =
-      kernels_in("__global__ void __cluster_dims__(2, 1) __launch_bounds__(sizeof(int), 2) k() {}").at(0);
+  const SourceTexts texts =
+      texts_of("__global__ void __cluster_dims__(2, 1) __launch_bounds__(sizeof(int), 2) k() {}");
+  const KernelDeclaration kernel = kernels_of(texts).at(0);
   ASSERT_EQ(kernel.bounds.size(), 2u);
   EXPECT_EQ(joined(kernel.bounds[0]), "sizeof(int)");
   EXPECT_EQ(kernel.cluster.size(), 2u);
@@ -425,7 +426,7 @@ void read_all(const std::string& text) {
     std::string draft_text;
     try {
       ImportDraft draft = draft_of(kernel, texts, kernels.size() > 1, {});
-      draft_arguments(draft, kernel, nullptr);
+      draft_arguments(draft, nullptr);
       draft.name = "k";
       draft_text = manifest_text(draft, "k.cuh", "k.cuh").toml;
     } catch (const Error&) {

@@ -88,7 +88,7 @@ std::vector<std::string> argument_types(const std::string& lowered_name) {
 
 class ArgumentDraft {
  public:
-  ArgumentDraft(const ImportDraft& draft, const KernelDeclaration& kernel) : draft_(draft), kernel_(kernel) {}
+  explicit ArgumentDraft(const ImportDraft& draft) : draft_(draft) {}
 
   /// `compiled` is the type in the image, empty when it is not known.
   ImportArgument read(const DeclaredParameter& in, const std::string& compiled, std::uint32_t bytes) const {
@@ -109,16 +109,18 @@ class ArgumentDraft {
  private:
   const ImportParameter* dtype_parameter(const std::string& name) const {
     for (std::size_t i = 0; i < draft_.parameters.size(); ++i)
-      if (draft_.parameters[i].kind == ImportParameter::Kind::dtype && kernel_.parameters[i].name == name)
+      if (draft_.parameters[i].kind == ImportParameter::Kind::dtype &&
+          draft_.kernel.parameters[i].name == name)
         return &draft_.parameters[i];
     return nullptr;
   }
   bool depends_on_parameters(const PlainType& type) const {
     const Tokens words = source::tokens_of(type.text);
-    return std::any_of(kernel_.parameters.begin(), kernel_.parameters.end(), [&](const DeclaredParameter& p) {
-      return std::any_of(words.begin(), words.end(),
-                         [&](const Token& t) { return !p.name.empty() && t.is(p.name); });
-    });
+    return std::any_of(draft_.kernel.parameters.begin(), draft_.kernel.parameters.end(),
+                       [&](const DeclaredParameter& p) {
+                         return std::any_of(words.begin(), words.end(),
+                                            [&](const Token& t) { return !p.name.empty() && t.is(p.name); });
+                       });
   }
   void pointer(ImportArgument& out, const PlainType& type, const PlainType& declared) const {
     out.writes = !type.points_to_const;
@@ -186,7 +188,6 @@ class ArgumentDraft {
   }
 
   const ImportDraft& draft_;
-  const KernelDeclaration& kernel_;
 };
 
 template <class Three>
@@ -215,7 +216,8 @@ std::optional<Dtype> dtype_of(std::string type) {
   return dtype_from(type);  // the names in the slim headers
 }
 
-void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const compile::Facts* image) {
+void draft_arguments(ImportDraft& draft, const compile::Facts* image) {
+  const KernelDeclaration& kernel = draft.kernel;
   draft.arguments.clear();
   std::vector<std::string> taken;
   for (const ImportParameter& p : draft.parameters) taken.push_back(p.name);
@@ -223,7 +225,7 @@ void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const 
       image ? argument_types(image->lowered_name) : std::vector<std::string>{};
   const std::size_t count = image ? image->arguments.size() : kernel.arguments.size();
   const bool hidden = count != kernel.arguments.size();  // a macro hides some
-  const ArgumentDraft read(draft, kernel);
+  const ArgumentDraft read(draft);
   for (std::size_t i = 0; i < count; ++i) {
     DeclaredParameter declared;
     if (i < kernel.arguments.size() && !hidden) declared = kernel.arguments[i];

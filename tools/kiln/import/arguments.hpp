@@ -12,7 +12,7 @@ namespace kiln::cli {
 
 /// Takes the arguments' types and sizes from the image, and their names from the declaration. Without an
 /// image, all comes from the declaration.
-void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const compile::Facts* image);
+void draft_arguments(ImportDraft& draft, const compile::Facts* image);
 
 /// The C++ name of a symbol; empty when the symbol has none.
 std::string demangled(const std::string& symbol);

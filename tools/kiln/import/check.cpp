@@ -78,7 +78,7 @@ class Checker {
       const ImportSite site = site_of(asked, draft.name);
       draft.include_dirs = site.include_dirs;
       draft.measures.replace = check_.replace;
-      const Proof proof = prove(context_.service().core(), site.place, context_.target_arch(), kernel, draft,
+      const Proof proof = prove(context_.service().core(), site.place, context_.target_arch(), draft,
                                 [](int, const std::string&) {});
       row["compiles"] = proof.proved;
       row["rounds"] = proof.rounds;

@@ -22,6 +22,7 @@ struct DeclaredParameter {
   std::string declared;  ///< its whole text
 };
 
+/// Its tokens are views of the texts.
 struct KernelDeclaration {
   std::string scope, name;  ///< "outer::inner", "kernel"
   std::string path;         ///< the file

@@ -356,17 +356,13 @@ ImportDraft draft_of(const KernelDeclaration& kernel, const SourceTexts& texts, 
                      const Assignments& given) {
   check(kernel, given);
   ImportDraft out;
-  out.kernel = kernel.text();
-  out.line = kernel.line;
+  out.kernel = kernel;
   out.define = texts.define();
   out.includes = texts.included_headers();
   draft_parameters(out, kernel, texts, given);
   out.instantiate = instantiation(out, kernel, overloaded);
   out.block = expressions(kernel.bounds, 1, out.parameters);
   out.cluster = expressions(kernel.cluster, 3, out.parameters);
-  out.dynamic_shared = kernel.dynamic_shared;
-  out.grid_sync = kernel.grid_sync;
-  out.dependent_launch = kernel.dependent_launch;
   return out;
 }
 

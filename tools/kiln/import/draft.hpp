@@ -44,15 +44,13 @@ struct Measures {
 };
 
 struct ImportDraft {
-  std::string kernel;  ///< the declaration, for messages
-  int line = 0;
+  KernelDeclaration kernel;
   std::string name, instantiate;
   std::vector<ImportParameter> parameters;
   std::vector<ImportArgument> arguments;
   /// Source parameters, in order, that keep the source's own default.
   std::vector<std::string> left_out;
   std::vector<std::string> block, cluster;  ///< expressions; an empty block is not known
-  bool dynamic_shared = false, grid_sync = false, dependent_launch = false;
   Measures measures;
   std::vector<std::string> include_dirs;
   Assignments define;

@@ -203,7 +203,7 @@ int import(Context& context, const Arguments& arguments) {
   keep_stubs(site, arguments.asked.stub_dirs.size(), draft);
   runtime::Core& core = context.service().core();
   const RoundStarts silent = [](int, const std::string&) {};
-  const Proof proof = prove(core, site.place, arch, kernel, draft, context.json ? silent : tell_round);
+  const Proof proof = prove(core, site.place, arch, draft, context.json ? silent : tell_round);
   core.path().flush();
   const ImportText text = manifest_text(draft, site.place.source, site.place.origin);
   std::string written;

@@ -130,11 +130,12 @@ void write_launch(Page& page, const ImportDraft& draft) {
   else
     page.line("block = " + list(draft.block), "[launch]",
               "block: the bound of the declaration; the launch may want fewer, or several dimensions");
-  if (draft.dynamic_shared) page.line("smem = \"0\"", "[launch]", "smem: bytes of dynamic shared memory");
+  if (draft.kernel.dynamic_shared)
+    page.line("smem = \"0\"", "[launch]", "smem: bytes of dynamic shared memory");
   if (!draft.cluster.empty()) page.line("cluster = " + list(draft.cluster));
-  if (draft.grid_sync)
+  if (draft.kernel.grid_sync)
     page.line("cooperative = true", "[launch]", "grid: no more blocks than fit the device at once");
-  if (draft.dependent_launch) page.line("pdl = true");
+  if (draft.kernel.dependent_launch) page.line("pdl = true");
 }
 
 void write_stubs(Page& page, const ImportDraft& draft) {
@@ -173,8 +174,8 @@ std::vector<std::string> texts_of(const Measures& m) {
 
 ImportText manifest_text(const ImportDraft& draft, const std::string& source, const std::string& origin) {
   Page page;
-  page.comment("Imported from " + origin + ", line " + std::to_string(draft.line) + ':');
-  page.comment(draft.kernel);
+  page.comment("Imported from " + origin + ", line " + std::to_string(draft.kernel.line) + ':');
+  page.comment(draft.kernel.text());
   page.line("format = 1");
   page.line();
   write_template(page, draft, source);

@@ -26,12 +26,6 @@ std::string path_from(const fs::path& path, const fs::path& from) {
   return out.empty() ? "." : out;
 }
 
-std::vector<std::string> paths_from(const std::vector<std::string>& directories, const fs::path& from) {
-  std::vector<std::string> out;
-  for (const std::string& directory : directories) out.push_back(path_from(real(directory), from));
-  return out;
-}
-
 void refuse_existing(const std::string& path, bool force) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return;
@@ -119,13 +113,13 @@ ImportSite site_of(const ImportAsked& asked, const std::string& name) {
   out.manifest = (directory / (name + ".toml")).string();
   std::vector<std::string> all = asked.stub_dirs;
   all.insert(all.end(), asked.include_dirs.begin(), asked.include_dirs.end());
-  for (const std::string& searched : all)
+  for (const std::string& searched : all) {
     if (!fs::is_directory(searched, error))
       throw Error(Errc::invalid_argument,
                   base::quote(searched, 4096) +
-                      " is no directory; -I and --stubs take one directory each, and may "
-                      "be repeated");
-  out.include_dirs = paths_from(all, directory);
+                      " is no directory; -I and --stubs take one directory each, and may be repeated");
+    out.include_dirs.push_back(path_from(real(searched), directory));
+  }
   reach(out, file, directory, asked, name);
   if (!out.includer.empty() && !asked.print) refuse_existing(out.includer, asked.force);
   return out;

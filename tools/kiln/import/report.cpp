@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kIndent = 13, kMostErrors = 3;
 
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
 Json parameters_json(const ImportDraft& draft) {
   Json out = Json::array();
   for (const ImportParameter& p : draft.parameters) {
@@ -21,10 +23,10 @@ Json parameters_json(const ImportDraft& draft) {
                    {"kind", name_of(p.kind)},
                    {"declared", p.declared},
                    {"values", values},
-                   {"evidence", p.evidence.empty() ? Json(nullptr) : Json(p.evidence)},
+                   {"evidence", or_null(p.evidence)},
                    {"guessed", p.guessed},
-                   {"default", p.fallback.empty() ? Json(nullptr) : Json(p.fallback)},
-                   {"value", p.value.empty() ? Json(nullptr) : Json(p.value)}});
+                   {"default", or_null(p.fallback)},
+                   {"value", or_null(p.value)}});
   }
   return out;
 }
@@ -91,9 +93,9 @@ void print_results(const Imported& in) {
 void print_object(const Context& context, const Imported& in) {
   Json out{{"schema", context.schema()}};
   out["template"] = in.draft.name;
-  out["manifest"] = in.written.empty() ? Json(nullptr) : Json(in.written);
-  out["includer"] = in.written.empty() || in.site.includer.empty() ? Json(nullptr) : Json(in.site.includer);
-  out["line"] = in.draft.line;
+  out["manifest"] = or_null(in.written);
+  out["includer"] = in.written.empty() ? Json(nullptr) : or_null(in.site.includer);
+  out["line"] = in.draft.kernel.line;
   out["instantiate"] = in.draft.instantiate;
   out["parameters"] = parameters_json(in.draft);
   out["arguments"] = arguments_json(in.draft);

@@ -285,10 +285,10 @@ class Rounds {
 
 }  // namespace
 
-Proof prove(runtime::Core& core, const ImportPlace& place, base::Arch arch, const KernelDeclaration& kernel,
-            ImportDraft& draft, const RoundStarts& starts) {
+Proof prove(runtime::Core& core, const ImportPlace& place, base::Arch arch, ImportDraft& draft,
+            const RoundStarts& starts) {
   Proof out = Rounds(core, place, arch, draft, starts).run();
-  draft_arguments(draft, kernel, out.proved ? &out.image->facts : nullptr);
+  draft_arguments(draft, out.proved ? &out.image->facts : nullptr);
   return out;
 }
 

@@ -31,7 +31,7 @@ using RoundStarts = std::function<void(int round, const std::string& what)>;
 
 /// Tries manifests in memory only. `draft` becomes the one that works, or the one that got furthest, with its
 /// arguments. Throws when the machine has no compiler.
-Proof prove(runtime::Core& core, const ImportPlace& place, base::Arch arch, const KernelDeclaration& kernel,
-            ImportDraft& draft, const RoundStarts& starts);
+Proof prove(runtime::Core& core, const ImportPlace& place, base::Arch arch, ImportDraft& draft,
+            const RoundStarts& starts);
 
 }  // namespace kiln::cli

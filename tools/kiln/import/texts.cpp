@@ -54,8 +54,8 @@ class IncludeWalk {
   }
   void include(const std::string& name) {
     found_.insert(name);
-    std::string_view end = name;
-    while (end.starts_with("../") || end.starts_with("./")) end.remove_prefix(end.find('/') + 1);
+    std::string end = '/' + name;
+    while (end.starts_with("/../") || end.starts_with("/./")) end.erase(0, end.find('/', 1));
     for (std::size_t i = 0; i < texts_.size(); ++i)
       if (texts_[i].path.ends_with(end)) read(i);
   }

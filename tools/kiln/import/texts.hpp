@@ -57,7 +57,7 @@ class SourceTexts {
   source::Macros macros_;
 };
 
-/// Throws Error(io) when the source cannot be read. Without its headers it is read when one of them cannot be.
+/// Throws Error(io) when the source cannot be read. Where a header cannot be read, only the source is.
 SourceTexts read_texts(const ImportAsked& asked, const ImportSite& site, const Assignments& define);
 
 }  // namespace kiln::cli
