@@ -36,6 +36,7 @@ LANGUAGES = {
     ".cu": "cuda",
     ".cuh": "cuda",
     ".py": "python",
+    ".rs": "rust",
     ".sh": "bash",
     ".toml": "toml",
     ".json": "json",

@@ -7,13 +7,14 @@
 #   - fuzz: the fuzz programs, built
 #   - site: the site of the documentation, built with warnings as errors and loaded in a browser
 #   - versions: the command of 0.1 and this one, side by side on one cache directory and one Redis server
+#   - rust: examples/rust, built with cargo and bindgen of the distribution, run on the fake driver
 #   - tests: all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
 set -e
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 
-all=(alone tidy fuzz site versions tests)
+all=(alone tidy fuzz site versions rust tests)
 parts=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [[ " ${all[*]} " == *" $1 "* ]] || { echo "unknown part $1; the parts are: ${all[*]}" >&2; exit 2; }
@@ -62,8 +63,17 @@ run_versions() {
   tests/scenario/two_versions.sh build/first/build/release/kiln build/dev/kiln
 }
 
+run_rust() {
+  say "Rust"
+  install_packages "${build_packages[@]}" libgtest-dev cargo rustc bindgen libclang-dev
+  cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python" >/dev/null
+  cmake --build --preset dev --target libkiln.so kiln-worker kiln_fake_cuda kiln_host_kernels
+  PATH=/usr/bin:$PATH RUSTFLAGS='-D warnings' ctest --preset dev -R '^ExampleRust\.' --no-tests=error --output-on-failure | tee build/rust.log
+  if grep -q Skipped build/rust.log; then echo "the row must run here" >&2; exit 1; fi
+}
+
 run_tests() {
-  install_packages clang-format-14 python3-clang-14 shellcheck redis-server git
+  install_packages clang-format-14 python3-clang-14 rustfmt shellcheck redis-server git
   "$test_python" -m pip install -q --disable-pip-version-check 'ruff==0.17.*' # another version formats differently
   KILN_TEST_NIGHTLY=1 KILN_TEST_TIMES=strict tools/test.sh "$@"
 }

@@ -30,6 +30,10 @@ if(NOT KILN_SANITIZE)  # install_test.sh builds the example without sanitizers
   add_test(NAME Install.TheExampleEngineBuildsRunsAndMoves COMMAND ${runtime_folder}/install/install_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER} $<TARGET_FILE:kiln_fake_cuda> $<TARGET_FILE:kiln_host_kernels>)
   set_tests_properties(Install.TheExampleEngineBuildsRunsAndMoves PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
+  # Skipped (77) where cargo or bindgen is not installed. The part `rust` of tools/nightly.sh installs both.
+  add_test(NAME ExampleRust.BuildsRunsAndKeepsItsPromises COMMAND ${runtime_folder}/install/rust_test.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} $<TARGET_FILE:kiln_fake_cuda> $<TARGET_FILE:kiln_host_kernels>)
+  set_tests_properties(ExampleRust.BuildsRunsAndKeepsItsPromises PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
   if(TARGET kiln_tested_archive)
     add_test(NAME Install.AStaticProgramFindsTemplatesAndWorker COMMAND ${runtime_folder}/install/install_static_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
       ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
