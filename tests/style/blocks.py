@@ -12,7 +12,7 @@ import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
-C_LIKE = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh"}
+C_LIKE = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".rs"}
 HASH_COMMENTS = {".sh", ".cmake", ".toml", ".yml", ".yaml", ".conf", ".acl"}
 HASH_NAMES = {"CMakeLists.txt", "run"}
 
@@ -34,7 +34,7 @@ def blocks(path: Path, text: str | None = None) -> list[Block]:
     if path.suffix == ".md":
         found = _markdown(text)
     elif path.suffix in C_LIKE:
-        found = _join(_c_comments(text))
+        found = _join(_c_comments(text, _RUST_CHARACTER if path.suffix == ".rs" else _C_CHARACTER))
     elif path.suffix in {".py", ".pyi"}:
         found = _join(_python_comments(text)) + _docstrings(text)
     else:
@@ -52,13 +52,14 @@ class _Piece:
     joins: bool  # `//` and `#` comments join those above; /* */ comments are whole
 
 
-def _c_comments(text: str) -> list[_Piece]:
-    """The comments of C, C++ or CUDA, outside of string and character literals."""
+_C_CHARACTER = r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"  # not the separator of digits
+_RUST_CHARACTER = r"'(?:\\[^'\n]+|[^'\\\n])'"  # not the name of a lifetime
+
+
+def _c_comments(text: str, character: str) -> list[_Piece]:
+    """The comments of C, C++, CUDA or Rust, outside of strings and of literals that match `character`."""
     pieces = []
-    pattern = re.compile(
-        r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\\ ]{0,16})\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'',
-        re.S,
-    )
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\\ ]{0,16})\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|' + character, re.S)
     for match in pattern.finditer(text):
         start = match.start()
         if match[0][:2] not in ("//", "/*"):

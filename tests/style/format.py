@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""format.py cpp|device|python|shell: checks how files are formatted, and what their linters say. Exits with 77 without the tool.
+"""format.py cpp|device|python|rust|shell: checks how files are formatted, and what their linters say. Exits with 77 without the tool.
 
 cpp and device use clang-format 14 with .clang-format and templates/.clang-format, since other versions format differently.
-python uses `ruff format` and `ruff check` with ruff.toml. shell uses shellcheck.
+python uses `ruff format` and `ruff check` with ruff.toml. rust uses rustfmt with the rustfmt.toml beside the code. shell uses shellcheck.
 """
 
 import shutil
@@ -42,11 +42,13 @@ def commands(what: str) -> list[list[str]]:
     if what == "python":
         names = tracked_files("*.py", "*.pyi")
         return [[tool("ruff"), "format", "--check", *names], [tool("ruff"), "check", *names]]
+    if what == "rust":
+        return [[tool("rustfmt"), "--check", "--edition", "2021", *tracked_files("*.rs")]]
     return [[tool("shellcheck"), "-x", *tracked_files("*.sh", ".ci/run")]]
 
 
 def main() -> int:
-    if len(sys.argv) != 2 or sys.argv[1] not in {"cpp", "device", "python", "shell"}:
+    if len(sys.argv) != 2 or sys.argv[1] not in {"cpp", "device", "python", "rust", "shell"}:
         print(__doc__)
         return 2
     return max(subprocess.run(command, cwd=ROOT).returncode for command in commands(sys.argv[1]))

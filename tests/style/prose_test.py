@@ -24,6 +24,11 @@ class Rules(unittest.TestCase):
         self.assertEqual(found("// Offsets of things in a store.\n"), [])
         self.assertEqual(found("What a page may ask?\n", "page.md"), [])
 
+    def test_comments_of_rust_are_read_beside_lifetimes_and_characters(self):
+        self.assertTrue(found("fn f<'a>(x: &str) -> X<'a> {} // Those of it's owner.\n", "x.rs"))
+        self.assertTrue(found("//! Those things.\nstruct X;\n", "x.rs"))
+        self.assertEqual(found("""let x = ['"', '\\'', '/']; let y = "// Those of it";\n""", "x.rs"), [])
+
     def test_a_phrase_is_a_fault(self):
         for phrase in (
             "what is none",
