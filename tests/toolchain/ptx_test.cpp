@@ -26,10 +26,10 @@ TEST(Ptx, IsToldFromACubin) {
 }
 
 TEST(Ptx, ArgumentsHaveTheSizesOfTheirTypes) {
-  using Sizes = std::vector<std::uint32_t>;
-  EXPECT_EQ(ptx_arguments(kText, "fine"), (Sizes{8, 4, 128, 4}));
-  EXPECT_EQ(ptx_arguments(kText, "fin"), Sizes{}) << "not the kernel whose name begins like it";
-  EXPECT_EQ(ptx_arguments(kText, "none"), Sizes{});
+  using ByteCounts = std::vector<std::uint32_t>;
+  EXPECT_EQ(ptx_arguments(kText, "fine"), (ByteCounts{8, 4, 128, 4}));
+  EXPECT_EQ(ptx_arguments(kText, "fin"), ByteCounts{}) << "not the kernel whose name begins like it";
+  EXPECT_EQ(ptx_arguments(kText, "none"), ByteCounts{});
   EXPECT_FALSE(ptx_arguments(kText, "fi"));
   EXPECT_FALSE(ptx_arguments(kText, "odd")) << "an argument without a size";
 }

@@ -69,7 +69,7 @@ std::string take_name(Tokens& tokens) {
   for (std::size_t i = 0; i + 2 < tokens.size(); ++i) {
     if (!tokens[i].is("(") || !(tokens[i + 1].is("*") || tokens[i + 1].is("&")) || !tokens[i + 2].is_word())
       continue;
-    const std::string name(tokens[i + 2].text);
+    std::string name(tokens[i + 2].text);
     tokens.erase(std::next(tokens.begin(), static_cast<std::ptrdiff_t>(i) + 2));
     return name;
   }
