@@ -8,13 +8,14 @@
 #   - site: the site of the documentation, built with warnings as errors and loaded in a browser
 #   - versions: the command of 0.1 and this one, side by side on one cache directory and one Redis server
 #   - rust: examples/rust, built with cargo and bindgen of the distribution, run on the fake driver
+#   - toolkits: other versions of NVRTC, from their wheels, compile a small plan for every kind of target
 #   - tests: all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
 set -e
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 
-all=(alone tidy fuzz site versions rust tests)
+all=(alone tidy fuzz site versions rust toolkits tests)
 parts=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [[ " ${all[*]} " == *" $1 "* ]] || { echo "unknown part $1; the parts are: ${all[*]}" >&2; exit 2; }
@@ -70,6 +71,13 @@ run_rust() {
   cmake --build --preset dev --target libkiln.so kiln-worker kiln_fake_cuda kiln_host_kernels
   PATH=/usr/bin:$PATH RUSTFLAGS='-D warnings' ctest --preset dev -R '^ExampleRust\.' --no-tests=error --output-on-failure | tee build/rust.log
   if grep -q Skipped build/rust.log; then echo "the row must run here" >&2; exit 1; fi
+}
+
+run_toolkits() {
+  say "other versions of NVRTC"
+  cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python" >/dev/null
+  cmake --build --preset dev --target kiln-cli kiln-worker
+  tests/scenario/toolkits.sh build/dev/kiln "$test_python" "$root/build/toolkits"
 }
 
 run_tests() {

@@ -26,6 +26,7 @@ for version in 12.8 12.9; do
     "nvidia-cuda-cccl-cu12==$version.*" "nvidia-cuda-nvcc-cu12==$version.*"
 done
 fetch 13.0 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-crt==13.0.*'
+fetch alone nvidia-cuda-nvrtc # the newest wheel of NVRTC has the headers that kernels need inside
 fetch newest nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt
 
 scratch=$(mktemp -d)
@@ -47,7 +48,7 @@ BLOCK = 64
 PLAN
 failed=0
 printf '%-8s' NVRTC; printf ' %-11s' "${archs[@]}"; printf '\n'
-for version in 12.8 12.9 13.0 newest; do
+for version in 12.8 12.9 13.0 newest alone; do
   printf '%-8s' "$version"
   for arch in "${archs[@]}"; do
     export KILN_CUDA_HOME=$directory/$version KILN_CACHE_DIR=$scratch/cache-$version
@@ -56,7 +57,7 @@ for version in 12.8 12.9 13.0 newest; do
       # 12.8 knows no family targets, and versions before 13.0 lack the newest GPUs.
       if grep -q 'has no code for\|invalid value for --gpu-architecture' "$scratch/out" "$scratch/err"; then
         cell=unknown
-        case $version-$arch in 13.0-* | newest-* | *-sm_80 | *-sm_90a | *-compute_80) cell=FAILED failed=1 ;; esac
+        case $version-$arch in 13.0-* | newest-* | alone-* | *-sm_80 | *-sm_90a | *-compute_80) cell=FAILED failed=1 ;; esac
       else
         cell=FAILED failed=1
         head -c 600 "$scratch/err" >&2
