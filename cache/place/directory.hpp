@@ -7,6 +7,9 @@
 
 namespace kiln::cache {
 
+/// The version of the store on disk: the 1 of the directory v1/.
+inline constexpr int kStoreSchema = 1;
+
 // All functions take absolute paths and throw Error(io) that names the path and the reason.
 
 /// Throws when `path` leads over a symlink that belongs to neither root nor this user, since its owner

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define KILN_VERSION_MAJOR 0
-#define KILN_VERSION_MINOR 1
+#define KILN_VERSION_MINOR 2
 #define KILN_VERSION_PATCH 0
 
 #define KILN_API __attribute__((visibility("default")))
@@ -72,7 +72,7 @@ typedef struct kiln_error {
 /** The error of this thread's last failing call. Valid until this thread's next failing call. Never null. */
 KILN_API const kiln_error* kiln_last_error(void);
 
-/** The version as text, such as "0.1.0". */
+/** The version as text, such as "0.2.0". */
 KILN_API const char* kiln_version(void);
 
 /* ---- Service ------------------------------------------------------------------------------------------- */

@@ -140,7 +140,7 @@ class Service:
         """Counters since the service was made: the fields of kiln_stats in kiln.h."""
 
 def library_version() -> str:
-    """The version of the library, such as "0.1.0"."""
+    """The version of the library, such as "0.2.0"."""
 
 def process_seal() -> None:
     """Seals every service of this process, present and future."""

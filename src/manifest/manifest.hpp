@@ -17,6 +17,9 @@
 
 namespace kiln::source {
 
+/// The number that a manifest says as `format`.
+inline constexpr int kManifestFormat = 1;
+
 enum class ParameterKind { dtype, integer, boolean, enumeration, type };
 enum class Access { read, write, readwrite };
 

@@ -18,6 +18,7 @@
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/cli/usage.hpp"
+#include "tools/kiln/cli/version.hpp"
 #include "tools/kiln/compile/compile.hpp"
 #include "tools/kiln/doctor/doctor.hpp"
 #include "tools/kiln/fleet/remote.hpp"
@@ -114,8 +115,12 @@ int run(int argc, char** argv) {
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes the arguments in reverse order
     app.parse(std::move(arguments));
+  } catch (const CLI::CallForVersion& version) {
+    if (!json) return app.exit(version);
+    print_json(version_json());
+    return kDone;
   } catch (const CLI::Success& success) {
-    return app.exit(success);  // --help and --version
+    return app.exit(success);  // --help
   } catch (const CLI::ParseError& error) {
     context.json |= json;
     const std::string name = describe(Command(chosen_of(app))).name;

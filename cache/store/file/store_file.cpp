@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/file.hpp"
+#include "cache/place/directory.hpp"
 #include "cache/store/file/enter.hpp"
 
 namespace kiln::cache {
@@ -23,7 +24,7 @@ std::string absolute_or_throw(const std::string& path) {
 
 StoreFile::StoreFile(const std::string& dir, bool may_write)
     : directory(absolute_or_throw(dir)),
-      place(directory + "/v1"),
+      place(directory + "/v" + std::to_string(kStoreSchema)),
       path(place + "/data.mdb"),
       recent_path(place + "/recent"),
       writable(may_write),

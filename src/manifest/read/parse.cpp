@@ -201,8 +201,10 @@ Manifest parse_manifest(std::string_view toml, const std::string& file, WorkList
        "launch", "kernel", "global", "export", "reference", "cost", "limits", "prewarm", "arch"});
   const TomlValue& format = root.need("format");
   if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
-  if (format.integer != 1)
-    root.fail("format", std::to_string(format.integer) + " is unknown; this version of kiln reads format 1");
+  if (format.integer != kManifestFormat) {
+    root.fail("format", std::to_string(format.integer) + " is unknown; this version of kiln reads format " +
+                            std::to_string(kManifestFormat));
+  }
   // Without [arch.*] the tree is moved, because `root` is then no longer needed.
   ArchTrees trees = split_archs(root.has("arch") ? tree : std::move(tree), file);
   Manifest out = parse_all_entries(std::move(trees.base), file, work_lists);

@@ -428,7 +428,7 @@ int main(int argc, char** argv) {
                 a_service_whose_mode_nobody_set_is_sealed_by_its_seal}};
   size_t i;
   if (argc != 3) return 2;
-  EXPECT(strcmp(kiln_version(), "0.1.0") == 0);
+  EXPECT(strcmp(kiln_version(), "0.2.0") == 0);
   EXPECT(kiln_last_error() != NULL && kiln_last_error()->status == KILN_OK &&
          strcmp(kiln_last_error()->message, "") == 0);
   for (i = 0; i < sizeof tests / sizeof *tests; ++i)

@@ -1,6 +1,7 @@
 // Flags, help, errors and exit codes that need no compiler.
 #include "support/places.hpp"
 #include "tools/kiln_process.hpp"
+#include "tools/schema.hpp"
 
 namespace kiln::test {
 namespace {
@@ -71,6 +72,17 @@ TEST_F(Usage, VersionIsOneLineOnStdout) {
   const Finished r = kiln({"--version"});
   EXPECT_EQ(r.status, 0);
   EXPECT_EQ(r.out.rfind("kiln ", 0), 0u) << r.out;
+}
+
+TEST_F(Usage, VersionAsJsonNamesReleaseBuildAndFormats) {
+  const Finished r = kiln({"--version", "--json"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  const nlohmann::json version = nlohmann::json::parse(r.out);
+  EXPECT_EQ(breach_of_schema(version), "");
+  EXPECT_EQ("kiln " + version.value("version", "") + "\n", kiln({"--version"}).out);
+  EXPECT_NE(version.value("revision", ""), "");
+  EXPECT_EQ(version.value("key_schema", 0), 2);
+  EXPECT_EQ(kiln({"--json", "--version"}).out, r.out);
 }
 
 TEST_F(Usage, NoSubcommandShowsHelpOnStderr) {

@@ -1,0 +1,21 @@
+# Writes the C++ file OUT with the git revision of the directory FROM, where the revision changed. The build runs it each time.
+# Sources without git have the revision "unknown", unless GIVEN names one.
+set(revision "${GIVEN}")
+if(NOT revision)
+  execute_process(COMMAND git -C ${FROM} rev-parse --short=12 HEAD OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE
+    RESULT_VARIABLE failed ERROR_QUIET)
+  execute_process(COMMAND git -C ${FROM} diff --quiet HEAD RESULT_VARIABLE changed ERROR_QUIET)
+  if(failed)
+    set(revision unknown)
+  elseif(changed)
+    string(APPEND revision -changed)
+  endif()
+endif()
+set(text "// Made by revision.cmake.\nnamespace kiln::cli {\nextern const char* const kRevision;\nconst char* const kRevision = \"${revision}\";\n}  // namespace kiln::cli\n")
+set(old "")
+if(EXISTS ${OUT})
+  file(READ ${OUT} old)
+endif()
+if(NOT text STREQUAL old)
+  file(WRITE ${OUT} "${text}")
+endif()
