@@ -123,6 +123,10 @@ TempDir::~TempDir() {
 std::string normalized(std::string_view path) { return fs::path(path).lexically_normal().string(); }
 
 std::optional<std::string> absolute(const std::string& path) {
+  if (path.empty()) {  // libstdc++ refuses it, and libc++ takes it for the current directory
+    errno = EINVAL;
+    return std::nullopt;
+  }
   std::error_code error;
   const fs::path out = fs::absolute(path, error);
   if (!error) return out.string();

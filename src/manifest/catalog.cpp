@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -53,8 +55,8 @@ Listing list(const std::string& directory) {
   Listing out;
   const base::Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   alignas(dirent64) char entries[16384];
-  ssize_t size = -1;
-  while (fd && (size = ::getdents64(fd.get(), entries, sizeof entries)) > 0) {
+  long size = -1;  // glibc has a function for this call from 2.30 on
+  while (fd && (size = ::syscall(SYS_getdents64, fd.get(), entries, sizeof entries)) > 0) {
     for (const char* at = entries; at < entries + size;) {
       const auto* entry = reinterpret_cast<const dirent64*>(at);
       at += entry->d_reclen;

@@ -1,5 +1,6 @@
 #include "compile/pool/process.hpp"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -28,6 +29,15 @@ extern char** environ;
 
 namespace kiln::compile {
 namespace {
+
+/// Closes descriptors from `first` on in the child. glibc has the function from 2.34 on. With an older glibc
+/// only the worker closes them (worker_main).
+void close_from(posix_spawn_file_actions_t& actions, int first) {
+  using CloseFrom = int (*)(posix_spawn_file_actions_t*, int);
+  static const auto function =
+      reinterpret_cast<CloseFrom>(::dlsym(RTLD_DEFAULT, "posix_spawn_file_actions_addclosefrom_np"));
+  if (function) function(&actions, first);
+}
 
 /// The environment variables that a compiler needs. Others do not concern it, such as LD_PRELOAD of
 /// a profiler or CUDA_*.
@@ -107,7 +117,7 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
     posix_spawn_file_actions_addopen(&setup.actions, 2, "/dev/null", O_WRONLY, 0);
   }
   posix_spawn_file_actions_adddup2(&setup.actions, worker_end, kWorkerSocket);
-  posix_spawn_file_actions_addclosefrom_np(&setup.actions, kWorkerSocket + 1);
+  close_from(setup.actions, kWorkerSocket + 1);
   sigset_t all, none;
   ::sigfillset(&all);
   ::sigemptyset(&none);

@@ -16,6 +16,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "base/fd.hpp"
 #include "base/wire.hpp"
@@ -35,6 +36,19 @@ namespace {
     std::filesystem::remove_all(directory, ignored);  // files that a running compile made meanwhile
   }
   ::_exit(0);
+}
+
+/// Closes the host's descriptors that this process inherited: with a glibc before 2.34 the host cannot do it.
+void close_inherited() {
+  constexpr unsigned first = kWorkerSocket + 1;
+  if (::syscall(SYS_close_range, first, ~0U, 0) == 0) return;
+  std::vector<int> open;  // an older kernel; the directory's own descriptor is closed before these
+  std::error_code error;
+  for (std::filesystem::directory_iterator at("/proc/self/fd", error), end; !error && at != end;
+       at.increment(error))
+    open.push_back(std::atoi(at->path().filename().c_str()));
+  for (const int fd : open)
+    if (fd >= static_cast<int>(first)) ::close(fd);
 }
 
 void leave_with_host(int host_pid) {
@@ -105,6 +119,7 @@ int worker_main(int argc, char** argv) {
     std::fputs("kiln-worker is started by kiln: it compiles for a host process over a socket\n", stderr);
     return kNotStartedByHost;
   }
+  close_inherited();
   keep_memory();
   const Limits limits(std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10));
   if (const char* directory = std::getenv("TMPDIR")) hold_directory(directory);

@@ -12,7 +12,7 @@ namespace {
 
 /// True when the flight ended at the tier, which had no record.
 bool ended_without_compiling(const std::shared_future<Obtained>& result) try {
-  result.get();
+  static_cast<void>(result.get());
   return false;
 } catch (const Error& error) {
   return error.code() == Errc::not_ready;
