@@ -10,12 +10,13 @@
 #   - rust: examples/rust, built with cargo and bindgen of the distribution, run on the fake driver
 #   - toolkits: other versions of NVRTC, from their wheels, compile a small plan for every kind of target
 #   - tests: all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
+#   - wheel: the wheels of both architectures, checked, and installed without a compiler and a toolkit
 set -e
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 
-all=(alone tidy fuzz site versions rust toolkits tests)
+all=(alone tidy fuzz site versions rust toolkits tests wheel)
 parts=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [[ " ${all[*]} " == *" $1 "* ]] || { echo "unknown part $1; the parts are: ${all[*]}" >&2; exit 2; }
@@ -84,6 +85,13 @@ run_tests() {
   install_packages clang-format-14 python3-clang-14 rustfmt shellcheck redis-server git
   "$test_python" -m pip install -q --disable-pip-version-check 'ruff==0.17.*' # another version formats differently
   KILN_TEST_NIGHTLY=1 KILN_TEST_TIMES=strict tools/test.sh "$@"
+}
+
+run_wheel() {
+  install_packages debootstrap qemu-user-static
+  tools/wheel.sh
+  tools/wheel.sh --arch aarch64
+  tests/scenario/wheel_install.sh build/wheel/dist/kiln-*.whl
 }
 
 for part in "${parts[@]}"; do

@@ -49,6 +49,11 @@ def test_compile_needs_no_gpu_and_the_second_time_no_compiler(service):
     assert service.compile("rms_norm", T="bf16", H=4096, arch="sm_90a").outcome in ("memory", "disk")
 
 
+def test_the_package_names_its_cmake_directory():
+    done = subprocess.run([sys.executable, "-m", "kiln", "--cmake-dir"], capture_output=True, text=True, check=True)
+    assert pathlib.PurePath(done.stdout.strip()).parts[-4:] == ("kiln", "lib", "cmake", "kiln")
+
+
 def test_parameters_by_position_and_by_name_are_the_same(service):
     template = service.open("rms_norm", arch="sm_90a")
     assert template.compile("f32", 64).key == template.compile(T="f32", H=64).key == template.compile("f32", 64, None, False).key

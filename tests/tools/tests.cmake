@@ -36,3 +36,10 @@ add_dependencies(tools_tests kiln_fault kiln_shifted_clock)
 if(NOT KILN_SANITIZE)
   add_dependencies(tools_tests kiln_tune_kernels kiln_plan_kernels)
 endif()
+
+# The check of tools/wheel.sh. The wheels themselves are made and installed by tools/nightly.sh.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  add_test(NAME Wheel.ABreachIsNamed COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/wheel/check_test.py)
+  set_tests_properties(Wheel.ABreachIsNamed PROPERTIES LABELS unit TIMEOUT 60)
+endif()

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# wheel_install.sh WHEEL...: installs each wheel into a Debian with Python, without a compiler and a CUDA toolkit.
+# A wheel for Python 3.11 goes into Debian 12, and one for 3.12 and later into Debian 13. With the extra `nvrtc` it
+# diagnoses the machine, compiles the shipped templates, and runs Python. A wheel for aarch64 runs under QEMU.
+# Needs root, debootstrap, and for aarch64 qemu-user-static. The systems are kept in build/wheel/systems.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+systems=$root/build/wheel/systems
+mkdir -p "$systems"
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+mirror() {
+  # shellcheck disable=SC2016  # the format is apt's
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | sort -u | head -1
+}
+
+# inside SYSTEM COMMAND...: runs the command as root of the system, with nothing of this environment.
+inside() {
+  # shellcheck disable=SC2016  # the inner shell expands these
+  unshare --mount sh -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"' "$@"
+}
+
+# make_system NAME RELEASE ARCH: a Debian with Python and nothing else.
+make_system() {
+  local system=$systems/$1
+  [ ! -e "$system.ready" ] || return 0
+  echo "making a Debian $2 for $3"
+  rm -rf "$system"
+  debootstrap --variant=minbase --arch="$3" --include=python3,python3-venv "$2" "$system" "$(mirror)" >"$system.log" 2>&1 ||
+    { tail "$system.log" >&2; fail "debootstrap of $2 for $3"; }
+  touch "$system.ready"
+}
+
+check_wheel() {
+  local wheel=$1 name release arch machine python
+  name=$(basename "$wheel")
+  case $name in *-cp311-*) release=bookworm python=311 ;; *-abi3-*) release=trixie python=313 ;; *) fail "no Python for $name" ;; esac
+  case $name in *_x86_64.whl) arch=amd64 machine=x86_64 ;; *_aarch64.whl) arch=arm64 machine=aarch64 ;; esac
+  make_system "$release-$arch" "$release" "$arch"
+  local system=$systems/$release-$arch packages=$systems/packages-$machine
+  # The wheels are fetched here, so that the system needs no network.
+  python3 -m pip download -q --disable-pip-version-check -d "$packages" --only-binary :all: --python-version "$python" \
+    --platform "manylinux2014_$machine" --platform "manylinux_2_28_$machine" "${wheel}[nvrtc]"
+  rm -rf "$system/root/packages" "$system/root/venv" "$system/root/.cache"
+  cp -r "$packages" "$system/root/packages"
+  inside "$system" python3 -m venv /root/venv
+  inside "$system" /root/venv/bin/pip install -q --disable-pip-version-check --no-index --find-links /root/packages "/root/packages/${name}[nvrtc]"
+  ! inside "$system" sh -c 'command -v cc || command -v g++ || command -v nvcc' || fail "the system has a compiler"
+
+  local kiln=(inside "$system" /root/venv/bin/kiln)
+  "${kiln[@]}" --version --json
+  "${kiln[@]}" doctor || fail "kiln doctor"
+  if [ "$machine" = "$(uname -m)" ]; then
+    "${kiln[@]}" prewarm
+  else # one kernel: QEMU is some 20 times slower
+    "${kiln[@]}" compile rms_norm T=bf16 H=4096
+  fi
+  inside "$system" /root/venv/bin/python -c '
+import kiln
+
+service = kiln.Service()
+print(kiln.__version__, service.prewarm([{"template": "rms_norm", "T": "bf16", "H": 4096}]))
+print(service.compile("rms_norm", T="bf16", H=4096, arch="sm_90a").outcome)'
+  inside "$system" /root/venv/bin/python -m kiln --cmake-dir
+  echo "$name: installed and used in Debian $release for $arch"
+}
+for wheel in "$@"; do check_wheel "$(realpath "$wheel")"; done
