@@ -1,6 +1,7 @@
 #include "instantiate/other_archs.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <optional>
 
@@ -56,23 +57,38 @@ std::vector<Instantiation> for_other_archs(const Instantiation& exact) {
 }
 
 std::vector<base::Arch> covering_archs(const std::shared_ptr<const Template>& origin,
-                                       std::span<const Value> values, std::span<const int> devices) {
+                                       std::span<const Value> values, std::span<const int> devices,
+                                       std::vector<std::string>* refused) {
   std::map<base::Arch, std::vector<int>> serves;  // the devices that the image of an arch serves
   std::vector<int> left;
+  std::exception_ptr why_none;
+  const auto made_for = [&](base::Arch arch) -> std::optional<Resolved> {
+    try {
+      return resolve(origin->manifest, values, arch);
+    } catch (const Error& error) {
+      if (error.code() != Errc::requirement) throw;
+      why_none = std::current_exception();
+      if (refused && arch == base::Arch(arch.number)) refused->emplace_back(error.what());
+      return std::nullopt;
+    }
+  };
   for (const int device : devices) {
-    const base::Arch own = base::Arch(device);
+    const base::Arch own(device);
     if (!supports(origin->manifest, own) || std::find(left.begin(), left.end(), device) != left.end())
       continue;
+    std::optional<Resolved> resolved = made_for(own);
+    if (!resolved) continue;
     left.push_back(device);
-    const Instantiation exact = instantiate(origin, resolve(origin->manifest, values, own));
     serves[own].push_back(device);
+    const Instantiation exact = instantiate(origin, std::move(*resolved));
     for (const Instantiation& other : for_other_archs(exact)) {
+      if (other.resolved.arch.features == base::Features::ptx) continue;
       // The image will be made from `values`, whose defaults may be others on that arch.
-      const Resolved made = resolve(origin->manifest, values, other.resolved.arch);
-      if (made.arch.features != base::Features::ptx && made.specialization == exact.resolved.specialization)
-        serves[made.arch].push_back(device);
+      const std::optional<Resolved> made = made_for(other.resolved.arch);
+      if (made && made->specialization == exact.resolved.specialization) serves[made->arch].push_back(device);
     }
   }
+  if (left.empty() && why_none) std::rethrow_exception(why_none);
   if (left.empty())  // says why
     resolve(origin->manifest, values, devices.empty() ? base::Arch{} : base::Arch(devices.front()));
   std::vector<base::Arch> out;

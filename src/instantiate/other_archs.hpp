@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "instantiate/instantiate.hpp"
@@ -16,9 +17,11 @@ namespace kiln::source {
 std::vector<Instantiation> for_other_archs(const Instantiation& exact);
 
 /// The fewest archs whose machine code serves all devices of the compute capabilities `devices`, such as 103, that the
-/// manifest supports. An arch with fewer features is preferred, because later devices may run it, too. Throws
-/// as resolve and instantiate; Error(unsupported_arch) when the manifest supports none of the devices.
+/// manifest supports. An arch with fewer features is preferred, because later devices may run it, too. A device
+/// that the manifest does not support, or that a [[require]] refuses, is left out; `refused` receives the reason
+/// of a [[require]]. Throws as resolve and instantiate, and what refuses the devices when none is left.
 std::vector<base::Arch> covering_archs(const std::shared_ptr<const Template>& origin,
-                                       std::span<const Value> values, std::span<const int> devices);
+                                       std::span<const Value> values, std::span<const int> devices,
+                                       std::vector<std::string>* refused = nullptr);
 
 }  // namespace kiln::source

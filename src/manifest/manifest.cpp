@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace kiln::source {
 namespace {
@@ -80,11 +81,27 @@ int slot_index(const Manifest& manifest, std::string_view wanted) noexcept {
   return found == std::end(facts) ? -1 : slots.arch_slot() + static_cast<int>(found - std::begin(facts));
 }
 
+namespace {
+
+/// True when what a manifest says for `allowed` also holds for `arch`. Source for a family or base target of 10.0 or later
+/// also compiles for the targets of the same GPUs that have more instructions.
+bool allows(base::Arch allowed, base::Arch arch) noexcept {
+  if (allowed == arch) return true;
+  return allowed.number >= 100 && allowed.features != base::Features::exact &&
+         allowed.features <= arch.features && allowed.runs_on(arch.number);
+}
+
+}  // namespace
+
 const Manifest& variant_for(const Manifest& manifest, base::Arch arch) noexcept {
+  const Manifest* best = nullptr;
+  base::Arch best_arch;
+  const auto rank = [](base::Arch a) { return std::pair(a.features, a.number); };
   for (const auto& [of, variant] : manifest.variants) {
     if (of == arch) return *variant;
+    if (allows(of, arch) && (!best || rank(best_arch) < rank(of))) best = variant.get(), best_arch = of;
   }
-  return manifest;
+  return best ? *best : manifest;
 }
 
 const Manifest* entry_named(const Manifest& manifest, std::string_view wanted) noexcept {
@@ -100,18 +117,6 @@ std::vector<std::string> parameter_names(const Manifest& manifest) {
   for (const ParameterSpec& p : manifest.parameters) out.push_back(p.name);
   return out;
 }
-
-namespace {
-
-/// True when `arch_only` with `allowed` also allows `arch`. Source for a family or base target of 10.0 or later
-/// also compiles for the targets of the same GPUs that have more instructions.
-bool allows(base::Arch allowed, base::Arch arch) noexcept {
-  if (allowed == arch) return true;
-  return allowed.number >= 100 && allowed.features != base::Features::exact &&
-         allowed.features <= arch.features && allowed.runs_on(arch.number);
-}
-
-}  // namespace
 
 bool supports(const Manifest& manifest, base::Arch arch) noexcept {
   if (!manifest.arch_only.empty())

@@ -212,7 +212,8 @@ Manifest parse_manifest(std::string_view toml, const std::string& file, WorkList
 /// Limits that a caller's request must respect.
 inline constexpr int kMaxParameters = 32, kMaxArguments = 64;
 
-/// The manifest's variant for `arch`, or the manifest itself. Parameters are equal; slots may differ.
+/// The manifest's variant for `arch`, else the one for the widest target of 10.0 or later whose code also
+/// compiles for `arch` ([arch.sm_100f] for sm_103a), else the manifest itself. Parameters are equal; slots may differ.
 const Manifest& variant_for(const Manifest& manifest, base::Arch arch) noexcept;
 /// The entry point of that name, which may be the manifest's own; null when there is none.
 const Manifest* entry_named(const Manifest& manifest, std::string_view name) noexcept;

@@ -1,6 +1,7 @@
 // Reads a PTX text: its target, and the arguments of its kernels, which are compared with recorded facts.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -14,8 +15,12 @@ bool is_ptx(std::string_view image) noexcept;
 /// The number in `.target`, 90 for sm_90a; 0 when there is none.
 int ptx_target(std::string_view text) noexcept;
 
-/// The sizes in bytes of a kernel's arguments, in order. Nothing when the text has no such kernel, or when its
-/// arguments cannot be read.
-std::optional<std::vector<std::uint32_t>> ptx_arguments(std::string_view text, std::string_view lowered_name);
+struct PtxKernel {
+  std::vector<std::uint32_t> arguments;                      ///< sizes in bytes, in order
+  std::uint32_t max_threads = 0;                             ///< threads of a block; 0 when not bounded
+  std::array<std::uint32_t, 3> required_block{}, cluster{};  ///< zeros when absent
+};
+/// Nothing when the text has no such kernel, or when its arguments cannot be read.
+std::optional<PtxKernel> ptx_kernel(std::string_view text, std::string_view lowered_name);
 
 }  // namespace kiln::toolchain

@@ -85,6 +85,36 @@ TEST_F(OtherArchs, NoDeviceThatTheTemplateSupportsIsAnError) {
   expect_error(Errc::unsupported_arch, {"'f'", "sm_100a", "sm_90a"}, [&] { covering(t, {100}); });
 }
 
+TEST_F(OtherArchs, AGpuThatARequirementRefusesIsLeftOut) {
+  const auto t =
+      made(kFamily, "64", "[[require]]\nexpr = \"arch.smem_sm > 102400\"\nmessage = \"too small\"\n");
+  std::vector<std::string> refused;
+  const std::vector<int> devices{100, 103, 120, 121};
+  EXPECT_EQ(names(covering_archs(t, {}, devices, &refused)), "sm_100f");
+  ASSERT_EQ(refused.size(), 2u);
+  EXPECT_NE(refused[0].find("sm_120a"), std::string::npos) << refused[0];
+  expect_error(Errc::requirement, {"too small"}, [&] { covering(t, {120}); });
+}
+
+TEST_F(OtherArchs, AFamilysVariantHoldsForItsExactTargetsToo) {
+  const auto t = made(kBase, "64",
+                      "[arch.sm_90a]\ncompile = { define = { WHICH = \"90\" } }\n"
+                      "[arch.sm_100f]\ncompile = { define = { WHICH = \"100\" } }\n"
+                      "[arch.sm_103a]\ncompile = { define = { WHICH = \"103\" } }\n");
+  const auto which = [&](const char* arch) {
+    for (const std::string& option :
+         instantiate(t, resolve(t->manifest, {}, base::Arch::parse(arch), Archs::any)).options)
+      if (option.starts_with("-DWHICH=")) return option.substr(8);
+    return std::string("none");
+  };
+  EXPECT_EQ(which("sm_90a"), "90");
+  EXPECT_EQ(which("sm_100f"), "100");
+  EXPECT_EQ(which("sm_100a"), "100");
+  EXPECT_EQ(which("sm_103f"), "100");
+  EXPECT_EQ(which("sm_103a"), "103");
+  EXPECT_EQ(which("sm_120a"), "none");
+}
+
 TEST_F(OtherArchs, FeaturesBelongToMin) {
   expect_error(Errc::manifest, {"features", "only"},
                [&] { made("arch = { only = [\"sm_90a\"], features = \"base\" }"); });

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 
 namespace kiln::toolchain {
@@ -27,17 +28,29 @@ TEST(Ptx, IsToldFromACubin) {
 
 TEST(Ptx, ArgumentsHaveTheSizesOfTheirTypes) {
   using ByteCounts = std::vector<std::uint32_t>;
-  EXPECT_EQ(ptx_arguments(kText, "fine"), (ByteCounts{8, 4, 128, 4}));
-  EXPECT_EQ(ptx_arguments(kText, "fin"), ByteCounts{}) << "not the kernel whose name begins like it";
-  EXPECT_EQ(ptx_arguments(kText, "none"), ByteCounts{});
-  EXPECT_FALSE(ptx_arguments(kText, "fi"));
-  EXPECT_FALSE(ptx_arguments(kText, "odd")) << "an argument without a size";
+  EXPECT_EQ(ptx_kernel(kText, "fine")->arguments, (ByteCounts{8, 4, 128, 4}));
+  EXPECT_EQ(ptx_kernel(kText, "fin")->arguments, ByteCounts{}) << "not the kernel whose name begins like it";
+  EXPECT_EQ(ptx_kernel(kText, "none")->arguments, ByteCounts{});
+  EXPECT_FALSE(ptx_kernel(kText, "fi"));
+  EXPECT_FALSE(ptx_kernel(kText, "odd")) << "an argument without a size";
+}
+
+TEST(Ptx, BoundsOfABlockAreRead) {
+  using Extents = std::array<std::uint32_t, 3>;
+  EXPECT_EQ(ptx_kernel(kText, "fine")->max_threads, 64u);
+  EXPECT_EQ(ptx_kernel(kText, "fin")->max_threads, 0u);
+  const std::string text =
+      ".entry f()\n.reqntid 32, 4\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n{\n}\n.entry g() .maxntid "
+      "8, 4, 2 {}";
+  EXPECT_EQ(ptx_kernel(text, "f")->required_block, (Extents{32, 4, 1}));
+  EXPECT_EQ(ptx_kernel(text, "f")->cluster, (Extents{2, 1, 1}));
+  EXPECT_EQ(ptx_kernel(text, "g")->max_threads, 64u);
 }
 
 TEST(Ptx, ATextThatEndsEarlyHasNoKernel) {
   const std::string whole = kText;
-  for (std::size_t size = 0; size < whole.find(".maxntid") - 2; ++size)
-    EXPECT_FALSE(ptx_arguments(whole.substr(0, size), "fine")) << size;
+  for (std::size_t size = 0; size < whole.find("{\n ret"); ++size)
+    EXPECT_FALSE(ptx_kernel(whole.substr(0, size), "fine")) << size;
 }
 
 }  // namespace

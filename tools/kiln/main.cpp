@@ -18,7 +18,6 @@
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/cli/usage.hpp"
-#include "tools/kiln/cli/version.hpp"
 #include "tools/kiln/compile/compile.hpp"
 #include "tools/kiln/doctor/doctor.hpp"
 #include "tools/kiln/fleet/remote.hpp"
@@ -35,6 +34,7 @@
 #include "tools/kiln/top/top.hpp"
 #include "tools/kiln/tune/tune.hpp"
 #include "tools/kiln/verify/verify.hpp"
+#include "tools/kiln/version.hpp"
 #include "tools/kiln/why/why.hpp"
 
 namespace kiln::cli {

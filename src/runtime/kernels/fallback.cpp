@@ -92,10 +92,11 @@ const LoadedKernel& FallbackChoices::choose(const Wanted& wanted, const LoadedKe
   const LoadedKernel* chosen = nullptr;
   {
     const std::lock_guard lock(state.mutex);
+    const LoadedKernel* const newest = state.newest(&kernel);
     if (open)
-      chosen = wanted.given ? tables_.chosen.insert(*wanted.given, &kernel) : &kernel;
+      chosen = wanted.given ? tables_.chosen.insert(*wanted.given, newest) : newest;
     else
-      chosen = tables_.chosen.insert(wanted.exact, &kernel);
+      chosen = tables_.chosen.insert(wanted.exact, newest);
     if (!open && wanted.given) tables_.chosen.insert(*wanted.given, chosen);
     auto pending = std::find_if(state.pending.begin(), state.pending.end(),
                                 [&](const PendingFallback& p) { return p.wanted.is_of(wanted); });

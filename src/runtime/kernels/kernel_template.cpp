@@ -1,5 +1,9 @@
 #include "runtime/kernels/kernel_template.hpp"
 
+#include <map>
+#include <utility>
+#include <vector>
+
 #include "base/hash.hpp"
 #include "kiln/error.hpp"
 #include "runtime/tuned/pinned_choices.hpp"
@@ -154,6 +158,20 @@ std::uint64_t KernelTemplate::adopt() {
   return names.size();
 }
 
+void KernelTemplate::follow_generic() {
+  const std::shared_ptr<KernelTemplate> generic = generic_.lock();
+  if (!generic) return;
+  std::map<const LoadedKernel*, const LoadedKernel*> replaced;
+  {
+    KernelTables::State& theirs = generic->tables_.state.get();
+    const std::lock_guard lock(theirs.mutex);
+    replaced = theirs.replaced;
+  }
+  KernelTables::State& state = tables_.state.get();
+  const std::lock_guard lock(state.mutex);
+  for (const auto& [old, better] : replaced) tables_.chosen.replace_everywhere(old, better);
+}
+
 void KernelTemplate::release() {
   KernelTables::State& state = tables_.state.get();
   std::vector<std::unique_ptr<LoadedKernel>> gone;  // the driver is called without the lock
@@ -161,7 +179,8 @@ void KernelTemplate::release() {
     const std::lock_guard lock(state.mutex);
     ++state.epoch;
     tables_.ready.clear(), tables_.references.clear(), tables_.chosen.clear();
-    state.pending.clear(), state.loading.clear(), state.behind.clear(), state.other_arch.clear();
+    state.pending.clear(), state.loading.clear(), state.behind.clear();
+    state.other_arch.clear(), state.replaced.clear();
     gone = std::move(state.kernels);
     state.kernels.clear();
   }
@@ -173,8 +192,12 @@ void KernelTemplate::describe_loaded(std::set<std::string>& out) {
   std::vector<std::pair<std::string, std::shared_ptr<const StoredImage>>> loaded;
   {
     const std::lock_guard lock(state.mutex);
+    std::set<const LoadedKernel*> unused;  // replaced, or not adopted yet
+    for (const auto& [old, better] : state.replaced) unused.insert(old);
+    for (const KernelOfOtherArch& other : state.other_arch) unused.insert(other.better);
     for (const auto& kernel : state.kernels)
-      loaded.emplace_back(kernel->specialization(), kernel->shared_image());
+      if (!unused.contains(kernel.get()))
+        loaded.emplace_back(kernel->specialization(), kernel->shared_image());
     for (const PendingFallback& p : state.pending) out.insert(p.wanted.name() + " runs its fallback");
   }
   for (const auto& [name, image] : loaded)

@@ -59,6 +59,9 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   /// Puts specialised kernels that are ready in the place of their fallbacks, and kernels of the device's own
   /// arch in the place of those from images of other archs. Returns their number.
   std::uint64_t adopt();
+  /// Replaces the generic template's kernels that get_or_fallback has settled on, as far as the generic template
+  /// has replaced them. Called after all templates have adopted.
+  void follow_generic();
   /// Throws Error(manifest) as check_fallback. REQUIRES: nobody has the template yet, or calls come from one
   /// thread at a time with the same generic template.
   void set_fallback(const std::shared_ptr<KernelTemplate>& generic);

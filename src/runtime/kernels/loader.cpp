@@ -73,7 +73,7 @@ const LoadedKernel& KernelLoader::load_once(const Wanted& wanted, source::Instan
   if (wanted.given) {
     KernelTables::State& state = tables_.state.get();
     const std::lock_guard lock(state.mutex);
-    if (loading->epoch == state.epoch) tables_.of(request.which).insert(*wanted.given, &kernel);
+    if (loading->epoch == state.epoch) tables_.of(request.which).insert(*wanted.given, state.newest(&kernel));
   }
   return kernel;
 }
@@ -107,7 +107,8 @@ void KernelLoader::load_and_land(const Wanted& wanted, const source::Instantiati
     const base::NvtxRange range([&] { return "kiln load " + wanted.name(); });
     const Stopwatch watch;
     std::unique_ptr<LoadedKernel> made = load(unit, std::move(obtained), options_of(request));
-    const LoadedKernel* const kernel = made.get();
+    const LoadedKernel* const kernel = made.get();  // a release may delete it once the mutex is free
+    const bool of_other_arch = is_of_other_arch(*kernel);
     const double ms = watch.ms();
     const std::size_t bytes = made->image().bytes.size();
     std::vector<std::string> adopted;
@@ -116,7 +117,7 @@ void KernelLoader::load_and_land(const Wanted& wanted, const source::Instantiati
       if (loading.epoch != state.epoch)
         throw Error(Errc::not_ready, wanted.name() + " was not kept: its scope was released meanwhile");
       state.kernels.push_back(std::move(made));
-      if (is_of_other_arch(*kernel)) state.other_arch.push_back({wanted.name(), kernel});
+      if (of_other_arch) state.other_arch.push_back({wanted.name(), kernel});
       tables_.of(request.which).insert(wanted.exact, kernel);
       if (core_.adopts_automatically()) adopted = fallbacks_.adopt_locked(state);
       state.loading.erase(loading.key);
@@ -127,8 +128,8 @@ void KernelLoader::load_and_land(const Wanted& wanted, const source::Instantiati
     core_.events().tell(KILN_EVENT_LOADED, wanted.name(), target_.arch.name(),
                         {.milliseconds = ms, .bytes = bytes});
     fallbacks_.tell_adopted(adopted);
-    if (is_of_other_arch(*kernel)) make_own_arch_behind(*kernel, unit, loading.epoch, keep);
     loading.promise.set_value(kernel);
+    if (of_other_arch) make_own_arch_behind(kernel, unit, loading.epoch, keep);
   } catch (...) {
     give_up(loading, std::current_exception());
   }
@@ -139,20 +140,22 @@ bool KernelLoader::is_of_other_arch(const LoadedKernel& kernel) const {
 }
 
 /// The kernel in use stays as it is. The better one is stored, so that other processes and the next start get
-/// it, and is loaded for adoption.
-void KernelLoader::make_own_arch_behind(const LoadedKernel& kernel, const source::Instantiation& unit,
-                                        std::uint64_t epoch, const KeepAlive& keep) {
+/// it, and is loaded for adoption. `instead_of` may be deleted at any time, so only its address is used.
+void KernelLoader::make_own_arch_behind(const LoadedKernel* instead_of, const source::Instantiation& unit,
+                                        std::uint64_t epoch, const KeepAlive& keep) noexcept try {
   if (!core_.permission().compile) return;
-  core_.background().run(Background::Work::ahead, [this, keep, &kernel, unit, epoch](const char* why_not) {
+  core_.background().run(Background::Work::ahead, [this, keep, instead_of, unit, epoch](const char* why_not) {
     try {
-      if (!why_not) make_own_arch(kernel, unit, epoch);
+      if (!why_not) make_own_arch(instead_of, unit, epoch);
     } catch (const std::exception& error) {
-      base::info("the image of " + kernel.image().facts.arch + " goes on serving: " + error.what());
+      base::info("the image of another arch goes on serving " + hint(unit) + ": " + error.what());
     }
   });
+} catch (const std::exception& error) {
+  base::info("an image for " + target_.arch.name() + " was not asked for: " + error.what());
 }
 
-void KernelLoader::make_own_arch(const LoadedKernel& instead_of, const source::Instantiation& unit,
+void KernelLoader::make_own_arch(const LoadedKernel* instead_of, const source::Instantiation& unit,
                                  std::uint64_t epoch) {
   GetRequest request;
   request.urgency = compile::Urgency::ahead;
@@ -168,7 +171,7 @@ void KernelLoader::make_own_arch(const LoadedKernel& instead_of, const source::I
     const std::lock_guard lock(state.mutex);
     if (state.epoch != epoch) return;
     for (KernelOfOtherArch& other : state.other_arch)
-      if (other.kernel == &instead_of) other.better = made.get();
+      if (other.kernel == instead_of) other.better = made.get();
     Counters& counters = core_.state().counters;
     ++counters.loads, counters.device_bytes += made->image().bytes.size();
     state.kernels.push_back(std::move(made));
@@ -183,6 +186,7 @@ std::vector<std::string> KernelLoader::adopt_own_arch_locked(KernelTables::State
     if (!other.better) return false;
     for (ReadyTable* table : {&tables_.ready, &tables_.chosen})
       table->replace_everywhere(other.kernel, other.better);
+    state.replaced[other.kernel] = other.better;
     names.push_back(other.name);
     return true;
   });

@@ -34,9 +34,9 @@ class KernelLoader {
                    const GetRequest& request, const std::shared_ptr<Loading>& loading, const KeepAlive& keep);
   void load_and_land(const Wanted& wanted, const source::Instantiation& unit, Obtained obtained,
                      const GetRequest& request, Loading& loading, const KeepAlive& keep) noexcept;
-  void make_own_arch_behind(const LoadedKernel& kernel, const source::Instantiation& unit,
-                            std::uint64_t epoch, const KeepAlive& keep);
-  void make_own_arch(const LoadedKernel& instead_of, const source::Instantiation& unit, std::uint64_t epoch);
+  void make_own_arch_behind(const LoadedKernel* instead_of, const source::Instantiation& unit,
+                            std::uint64_t epoch, const KeepAlive& keep) noexcept;
+  void make_own_arch(const LoadedKernel* instead_of, const source::Instantiation& unit, std::uint64_t epoch);
   bool is_of_other_arch(const LoadedKernel& kernel) const;
   void give_up(Loading& loading, std::exception_ptr error) noexcept;
   std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, Obtained obtained,

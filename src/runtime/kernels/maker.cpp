@@ -68,7 +68,7 @@ const LoadedKernel* KernelMaker::ready(const Wanted& wanted, source::Which which
   if (!wanted.given) return found;
   KernelTables::State& state = tables_.state.get();
   const std::lock_guard lock(state.mutex);
-  tables_.of(which).insert(*wanted.given, found);
+  tables_.of(which).insert(*wanted.given, state.newest(found));
   return found;
 }
 

@@ -54,6 +54,13 @@ struct KernelTables {
     std::set<std::string> behind;          ///< being made ahead of need, in this epoch
     std::vector<PendingFallback> pending;  ///< fallbacks whose specialised kernels were not there
     std::vector<KernelOfOtherArch> other_arch;
+    /// Kernels whose place a kernel of the device's own arch has taken, and that kernel.
+    std::map<const LoadedKernel*, const LoadedKernel*> replaced;
+    /// The kernel that a table may hold instead of `kernel`, which a caller found before.
+    const LoadedKernel* newest(const LoadedKernel* kernel) const {
+      const auto found = replaced.find(kernel);
+      return found == replaced.end() ? kernel : found->second;
+    }
     std::uint64_t epoch = 0;  ///< counts releases
   };
 

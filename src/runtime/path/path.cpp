@@ -1,5 +1,7 @@
 #include "runtime/path/path.hpp"
 
+#include <exception>
+
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "compile/compiler/layout_check.hpp"
@@ -73,10 +75,19 @@ Obtained Path::obtain_image(const source::Instantiation& instantiation, const Ob
   return fly(unit, options);
 }
 
+/// An error of the exact image that is remembered does not keep another arch's image from serving.
 std::optional<Obtained> Path::find(const Unit& unit, const ObtainOptions& options) {
-  if (auto found = memory_.ask(unit.made.key, options)) return found;
-  auto found = disk_.find(unit, options, Counted::yes);
+  std::optional<Obtained> found;
+  std::exception_ptr remembered;
+  try {
+    if (auto kept = memory_.ask(unit.made.key, options)) return kept;
+    found = disk_.find(unit, options, Counted::yes);
+  } catch (const Error&) {
+    if (!options.any_arch) throw;
+    remembered = std::current_exception();
+  }
   if (!found && options.any_arch) found = find_other_arch(unit, options, Counted::yes);
+  if (!found && remembered) std::rethrow_exception(remembered);
   if (found) memory_.keep(found->image);
   return found;
 }

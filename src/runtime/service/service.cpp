@@ -15,7 +15,9 @@ Service::Service(const Options& options, const std::string& memo_file, Events ev
 
 std::uint64_t Service::adopt() {
   std::uint64_t adopted = 0;
-  for (const auto& opened : scopes_.templates(own_)) adopted += opened->adopt();
+  const auto templates = scopes_.templates(own_);
+  for (const auto& opened : templates) adopted += opened->adopt();
+  for (const auto& opened : templates) opened->follow_generic();
   return adopted;
 }
 

@@ -1,6 +1,8 @@
 // A device without an image of its own arch is served by one that was made for its family.
 #include <sys/stat.h>
 
+#include <thread>
+
 #include "base/deadline.hpp"
 #include "cache/trust/secret_key.hpp"
 #include "runtime/fake_runtime.hpp"
@@ -143,6 +145,60 @@ TEST_F(OtherArch, AReleaseMeanwhileDropsTheBetterImage) {
   EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(100)),
                                [&] { return service.stats().compiles == 1; }));
   EXPECT_EQ(arch_of(scope.open("f").get(3)), "sm_103a");
+}
+
+TEST_F(OtherArch, AReleaseMayComeWhileTheBetterImageFailsToCompile) {
+  const auto with_family_only = [](Service& service) {
+    service.add_template(
+        "format = 1\n[template]\nname = \"g\"\ninstantiate = \"g<{N}>\"\n"
+        "arch = { min = \"sm_80\", features = \"family\" }\n[param.N]\nkind = \"int\"\nrange = [1, 9]\n"
+        "[launch]\ngrid = [\"1\"]\nblock = [\"64\"]\n",
+        "#ifdef __CUDA_ARCH_FEAT_SM103_ALL\n#error not on this arch\n#endif\n"
+        "template <int N> __global__ void g() {}\n");
+  };
+  {
+    Service builder(options());
+    with_family_only(builder);
+    builder.open("g", Device::none("sm_100f")).compile(3);
+  }
+  Service service(options());
+  with_family_only(service);
+  Scope scope = service.scope();
+  EXPECT_EQ(arch_of(scope.open("g").get(3)), "sm_100f");
+  scope.release();
+  EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(100)),
+                               [&] { return service.stats().compile_failures == 1; }));
+  EXPECT_EQ(arch_of(scope.open("g").get(3)), "sm_100f") << "it goes on serving";
+}
+
+TEST_F(OtherArch, PrefetchesAndReleasesMayOvertakeEachOther) {
+  store("sm_100f", 1);
+  Service service(options());
+  add(service, kFamily);
+  Scope scope = service.scope();
+  const KernelTemplate f = scope.open("f");
+  for (int i = 0; i < 40; ++i) {
+    for (int n = 1; n <= 3; ++n) f.prefetch(n);
+    std::this_thread::sleep_for(std::chrono::microseconds(200 * (i % 5)));
+    scope.release();
+  }
+  EXPECT_FALSE(arch_of(f.get(1)).empty());
+}
+
+TEST_F(OtherArch, AGenericKernelThatServesForGoodIsReplacedToo) {
+  store("sm_100f");
+  Service service(options());
+  add(service, kFamily);
+  service.add_template(
+      "format = 1\n[template]\nname = \"fast\"\ninstantiate = \"fast<{N}>\"\narch = { only = [\"sm_90a\"] }\n"
+      "fallback = \"f\"\n[param.N]\nkind = \"int\"\nrange = [1, 9]\n[[arg]]\nname = \"out\"\n"
+      "type = \"ptr<f32>\"\naccess = \"write\"\n[launch]\ngrid = [\"1\"]\nblock = [\"64\"]\n",
+      "template <int N> __global__ void fast(float* out) { *out = N; }\n");
+  const KernelTemplate fast = service.open("fast");
+  EXPECT_EQ(arch_of(fast.get_or_fallback(3)), "sm_100f");
+  EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(100)),
+                               [&] { return service.adopt() != 0; }));
+  EXPECT_EQ(arch_of(fast.get_or_fallback(3)), "sm_103a");
 }
 
 TEST_F(OtherArch, WithoutAnyImageTheDevicesOwnArchIsCompiled) {

@@ -110,6 +110,19 @@ TEST_F(Prewarm, AGenerationOfGpusGetsTheFewestImages) {
   EXPECT_EQ(text.status, 0);
   EXPECT_NE(text.out.find("B300  10.3"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("1 by sm_100f"), std::string::npos) << text.out;
+  write("own.toml", "[[prewarm]]\ntemplate = \"wide\"\narch = \"sm_103a\"\nN = 1\n");
+  const auto own = kiln({"prewarm", path("own.toml"), "--check", "--gpus", "B200,L4", "--json"}).json();
+  EXPECT_EQ(own["gpus"][0]["by"], nlohmann::json::parse(R"({"sm_100f": 1})"))
+      << "the row's arch does not matter";
+  EXPECT_EQ(own["gpus"][1]["covered"], 0);
+  for (const Arguments& wrong :
+       {Arguments{"--gpus", ","}, Arguments{"--gpus", ""}, Arguments{"--gpus", "sm_100f"},
+        Arguments{"--gpus", "B200", "--arch", "sm_90"}}) {
+    Arguments words{"prewarm", path("plan.toml"), "--check"};
+    words.insert(words.end(), wrong.begin(), wrong.end());
+    EXPECT_EQ(kiln(words).status, 2) << wrong.back();
+  }
+  EXPECT_EQ(kiln({"prewarm", path("plan.toml"), "--arch", "B300", "--device", "NVIDIA B300"}).status, 2);
   const Finished unknown = kiln({"prewarm", path("plan.toml"), "--check", "--gpus", "B9"});
   EXPECT_EQ(unknown.status, 2);
   EXPECT_NE(unknown.err.find("'B9'"), std::string::npos) << unknown.err;

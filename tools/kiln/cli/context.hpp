@@ -30,6 +30,7 @@ struct TargetGpus {
   std::vector<base::Arch> archs;
   /// Compute capabilities, such as 103. Each row gets the fewest images that serve all of them.
   std::vector<int> devices;
+  bool instead_of_rows = false;  ///< rows with an arch of their own are made for `archs`, too
 };
 
 class Context {

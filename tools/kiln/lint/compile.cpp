@@ -79,7 +79,7 @@ class CompileOne {
       kernel(source::resolve(manifest, values, arch));
       if (variant_for(manifest, arch).reference)
         reference(source::resolve(manifest, values, arch, source::Archs::any));
-      claimed_features();
+      claimed_features(mode);
     } catch (const Error& error) {
       if (error.code() == Errc::no_compiler)
         add("not-compiled", Severity::note, place_, "not compiled: " + std::string(error.what()));
@@ -127,29 +127,51 @@ class CompileOne {
                          std::make_move_iterator(more.end()));
   }
 
-  /// Compiles every [[prewarm]] row for the target that has only the instructions which the manifest claims to
-  /// need. Where those are all, kernel() has done it.
-  void claimed_features() {
+  /// Compiles every [[prewarm]] row for the targets that have fewer instructions than the one that kernel() took:
+  /// the claimed target, or the targets that [template] arch only names. A row stands for its first values, and under --compile
+  /// for all of them.
+  void claimed_features(LintCompile mode) {
     const Manifest& manifest = origin_->manifest;
-    if (manifest.features == base::Features::exact || !manifest.arch_only.empty()) return;
-    const base::Arch claimed{std::max(100, manifest.arch_min ? manifest.arch_min->number : 0),
-                             manifest.features};
-    for (const source::PrewarmRow& row : manifest.prewarm) {
-      std::vector<NamedValue> named;
-      for (const auto& [name, texts] : row.values)
-        named.push_back({name, Value(std::string_view(texts.front()))});
+    std::vector<base::Arch> claimed;
+    for (const base::Arch arch : manifest.arch_only)
+      if (arch.number >= 100 && arch.features != base::Features::exact) claimed.push_back(arch);
+    if (manifest.arch_only.empty() && manifest.features != base::Features::exact)
+      claimed.emplace_back(std::max(100, manifest.arch_min ? manifest.arch_min->number : 0),
+                           manifest.features);
+    for (const base::Arch arch : claimed)
+      for (const source::PrewarmRow& row : manifest.prewarm)
+        if (row.archs.empty() || std::any_of(row.archs.begin(), row.archs.end(), [](const std::string& own) {
+              return base::Arch::parse(own).number >= 100;
+            }))
+          claimed_row(row, arch, mode);
+  }
+
+  void claimed_row(const source::PrewarmRow& row, base::Arch arch, LintCompile mode) {
+    std::vector<std::vector<NamedValue>> calls{{}};
+    for (const auto& [name, texts] : row.values) {
+      std::vector<std::vector<NamedValue>> longer;
+      for (const auto& call : calls) {
+        for (const std::string& text : texts) {
+          longer.push_back(call);
+          longer.back().push_back({name, Value(std::string_view(text))});
+          if (mode != LintCompile::forced) break;
+        }
+      }
+      calls = std::move(longer);
+    }
+    for (const auto& call : calls) {
       try {
         image_of(source::instantiate(
-            origin_, source::resolve(manifest, source::positional(manifest, named), claimed)));
+            origin_, source::resolve(origin_->manifest, source::positional(origin_->manifest, call), arch)));
       } catch (const Error& error) {
-        if (error.code() == Errc::requirement) continue;  // the row is for other archs
+        if (error.code() == Errc::requirement) continue;  // these values are for other archs
         const bool unknown = error.code() == Errc::unsupported_arch;
         add("features", unknown ? Severity::note : Severity::error,
-            manifest.file + ':' + std::to_string(row.line),
-            "[template] arch claims fewer features than exact, so images for " + claimed.name() +
-                " are made, " +
+            origin_->manifest.file + ':' + std::to_string(row.line),
+            "[template] arch claims fewer features than exact, so images for " + arch.name() + " are made, " +
                 (unknown ? "which was not checked: " : "and this row does not compile for it: ") +
                 what_of(error));
+        return;
       }
     }
   }

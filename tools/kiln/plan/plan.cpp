@@ -179,7 +179,9 @@ std::vector<base::Arch> archs_for(Making& making, const PlannedSpecialization& r
   for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
   try {
     const std::vector<Value> values = source::positional(origin->manifest, named);
-    for (const base::Arch arch : source::covering_archs(origin, values, targets.devices)) add(arch);
+    std::vector<std::string> refused;
+    for (const base::Arch arch : source::covering_archs(origin, values, targets.devices, &refused)) add(arch);
+    for (std::string& why : refused) making.plan.skipped.push_back(std::move(why));
   } catch (
       const Error&) {  // the caller resolves the row for these archs, and reports the error with its place
     for (const int device : targets.devices) add(base::Arch(device));
@@ -226,7 +228,8 @@ PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files, c
   std::map<std::string, std::size_t> seen;
   Making making{context, origins, device, plan};
   for (const PlannedSpecialization& row : read_rows(catalog, origins, files, notes)) {
-    const bool own_arch = !row.arch.empty();
+    const bool own_arch = !row.arch.empty() && !targets.instead_of_rows;
+    const bool for_gpus = targets.instead_of_rows || !targets.devices.empty();
     for (const base::Arch& arch :
          own_arch ? std::vector{base::Arch::parse(row.arch)} : archs_for(making, row, targets)) {
       try {
@@ -244,7 +247,9 @@ PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files, c
         // A template without a kernel for an arch is a mistake only in a row that names the arch. A plan for
         // several archs skips it.
         if (error.code() == Errc::manifest) throw;  // such an error names its own file and line
-        if (error.code() != Errc::unsupported_arch || own_arch)
+        const bool skips =
+            error.code() == Errc::unsupported_arch || (for_gpus && error.code() == Errc::requirement);
+        if (!skips || own_arch)
           throw Error(error.code(), row.row->where(key_of(error, origins, row)) + ": " + error.what());
         plan.skipped.push_back(row.template_name + ' ' + text_of(row.values) + ' ' + arch.name() + ": " +
                                error.what());

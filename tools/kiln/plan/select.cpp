@@ -22,8 +22,7 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
   context.template_path = template_path_of(flags.plans, context.template_path);
   runtime::Core& core = context.service().core();
   core.state().stores.use_places(stores.places());
-  const PrewarmPlan plan =
-      make_plan(context, flags.plans, {context.target_archs(), {}}, {flags.device, true});
+  const PrewarmPlan plan = make_plan(context, flags.plans, context.target_gpus(), {flags.device, true});
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   if (!flags.device.empty() && plan.choices.empty())
     throw Error(

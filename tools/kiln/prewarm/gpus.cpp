@@ -59,8 +59,11 @@ std::vector<GpuNamed> parse_gpus(const std::string& list) {
     std::vector<int> capabilities = toolchain::capabilities_of(name);
     if (capabilities.empty()) {
       try {
-        capabilities.push_back(base::Arch::parse(name).number);
-      } catch (const Error&) {
+        const base::Arch arch = base::Arch::parse(name);
+        if (arch == base::Arch(arch.number)) capabilities.push_back(arch.number);
+      } catch (const Error&) {  // the message below says what is known
+      }
+      if (capabilities.empty()) {
         throw Error(Errc::invalid_argument,
                     "--gpus: " + base::quote(name) +
                         " is no GPU that kiln knows, and no compute capability such as "
@@ -70,6 +73,8 @@ std::vector<GpuNamed> parse_gpus(const std::string& list) {
     }
     for (const int capability : capabilities) out.push_back({name, capability});
   }
+  if (out.empty() && !list.empty())
+    throw Error(Errc::invalid_argument, "--gpus names no GPU; known: " + toolchain::known_gpus());
   return out;
 }
 
@@ -83,8 +88,11 @@ int report_gpus(Context& context, const PrewarmPlan& plan, const std::vector<Gpu
     else
       coverage.missing.push_back(&task);
   }
-  const bool complete =
-      std::all_of(of.begin(), of.end(), [](const auto& one) { return one.second.missing.empty(); });
+  // A GPU that no row is for is not served, either.
+  const bool complete = std::all_of(gpus.begin(), gpus.end(), [&](const GpuNamed& gpu) {
+    const GpuCoverage& coverage = of[gpu.capability];
+    return coverage.total > 0 && coverage.missing.empty();
+  });
   if (context.json) {
     Json out{{"schema", context.schema()}, {"check", true},           {"total", plan.tasks.size()},
              {"skipped", plan.skipped},    {"repeats", plan.repeats}, {"ignored", plan.ignored},

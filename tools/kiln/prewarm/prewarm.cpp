@@ -2,6 +2,7 @@
 // is resumed by starting it again.
 #include "tools/kiln/prewarm/prewarm.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/file.hpp"
@@ -186,9 +187,18 @@ int prewarm(Context& context, const Arguments& arguments) {
   // A layer must not depend on choices of this machine, unless --device asks for them.
   if (layer && !arguments.device.empty()) layer->look_for_choices(service.config());
   const std::vector<GpuNamed> gpus = parse_gpus(arguments.gpus);
+  if (!gpus.empty() && !context.arch.empty())
+    throw Error(Errc::invalid_argument, "--gpus names the GPUs, so --arch cannot stand beside it");
   TargetGpus targets = context.target_gpus();
-  if (!gpus.empty()) targets = {};
-  for (const GpuNamed& gpu : gpus) targets.archs.push_back(base::Arch(gpu.capability));
+  if (!gpus.empty()) targets = {.archs = {}, .devices = {}, .instead_of_rows = true};
+  for (const GpuNamed& gpu : gpus)
+    if (const base::Arch own(gpu.capability);
+        std::find(targets.archs.begin(), targets.archs.end(), own) == targets.archs.end())
+      targets.archs.push_back(own);
+  if (!arguments.device.empty() && !targets.devices.empty())
+    throw Error(Errc::invalid_argument,
+                "--device takes what was tuned on one device, and --arch names GPUs whose images may be for "
+                "several; give the architecture of that device, such as --arch sm_103a");
   const PrewarmPlan plan = make_plan(context, plans, targets,
                                      {arguments.device, arguments.layer.empty(), !arguments.layer.empty()});
   if (plan.without_device > 0 && layer)
@@ -260,6 +270,7 @@ void add_prewarm(Command app, Context& context) {
       .type_name("DIR");
   sub.option("--gpus", arguments->gpus,
              "With --check: list which images would serve these GPUs, such as B200,hopper,sm_89")
+      .not_empty()
       .type_name("LIST")
       .needs(check)
       .excludes(remote);

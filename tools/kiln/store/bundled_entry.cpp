@@ -176,18 +176,32 @@ void check_symbols(const cache::Record& entry, const toolchain::CubinFacts& cubi
   }
 }
 
-/// PTX has no registers and no shared memory to compare, but a launch with other arguments would be a fault.
+/// PTX has no registers to compare, but a launch with other arguments would be a fault. Globals and constants
+/// are not read from PTX, so an entry that has them is refused.
 void check_ptx(const cache::Record& entry, const Facts& facts) {
-  const base::Arch arch = base::Arch::parse(facts.arch);
+  base::Arch arch;
+  try {
+    arch = base::Arch::parse(facts.arch);
+  } catch (const Error& error) {
+    refuse(entry, trust::printable(error.what()));
+  }
+  if (!facts.globals.empty() || !facts.exports.empty())
+    refuse(entry, "its image is PTX, of which globals and exports cannot be checked");
   if (arch.features != base::Features::ptx || toolchain::ptx_target(entry.image) != arch.number)
     refuse(entry, "its image is PTX for sm_" + std::to_string(toolchain::ptx_target(entry.image)) +
                       ", but its key is for " + trust::printable(facts.arch));
-  const auto check = [&](const compile::EntryFacts& kernel) {
-    const auto sizes = toolchain::ptx_arguments(entry.image, kernel.lowered_name);
-    const auto& recorded = kernel.arguments;
-    if (!sizes || !std::equal(sizes->begin(), sizes->end(), recorded.begin(), recorded.end(),
-                              [](std::uint32_t size, const auto& argument) { return size == argument.size; }))
+  const auto check = [&](const compile::EntryFacts& recorded) {
+    const auto kernel = toolchain::ptx_kernel(entry.image, recorded.lowered_name);
+    const auto& arguments = recorded.arguments;
+    if (!kernel ||
+        !std::equal(kernel->arguments.begin(), kernel->arguments.end(), arguments.begin(), arguments.end(),
+                    [](std::uint32_t size, const auto& argument) { return size == argument.size; }))
       refuse(entry, "its facts and its image disagree on the arguments");
+    const auto& block = kernel->required_block;
+    const bool bounded =
+        recorded.max_threads == kernel->max_threads || recorded.max_threads == block[0] * block[1] * block[2];
+    if (!bounded || block != recorded.required_block || kernel->cluster != recorded.cluster)
+      refuse(entry, "its facts and its image disagree on the bounds of a block");
   };
   check(facts);
   for (const compile::EntryFacts& other : facts.entries) check(other);

@@ -1,4 +1,4 @@
-#include "tools/kiln/cli/version.hpp"
+#include "tools/kiln/version.hpp"
 
 #include "cache/place/directory.hpp"
 #include "compile/key/fields.hpp"
