@@ -14,20 +14,34 @@ mirror() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | sort -u | head -1
 }
 
-# inside SYSTEM COMMAND...: runs the command as root of the system, with nothing of this environment.
+# inside SYSTEM COMMAND...: runs the command as root of the system, with nothing of this environment. A user namespace
+# of its own holds the rule that starts programs for aarch64 under QEMU, so the machine gets no such rule.
 inside() {
   # shellcheck disable=SC2016  # the inner shell expands these
-  unshare --mount sh -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"' "$@"
+  unshare --user --map-root-user --mount sh -c '
+    set -e
+    if [ -x "$0/usr/bin/qemu-aarch64-static" ]; then
+      mkdir -p "$0/tmp/rules" && mount -t binfmt_misc rules "$0/tmp/rules"
+      printf %s ":aarch64:M::\\x7fELF\\x02\\x01\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02\\x00\\xb7\\x00:\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x00\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xfe\\xff\\xff\\xff:/usr/bin/qemu-aarch64-static:F" >"$0/tmp/rules/register"
+    fi
+    mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev"
+    exec chroot "$0" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"' "$@"
 }
 
-# make_system NAME RELEASE ARCH: a Debian with Python and nothing else.
+# make_system NAME RELEASE ARCH: a Debian with Python and nothing else. The packages of another architecture are only
+# unpacked, because debootstrap would run their programs.
 make_system() {
-  local system=$systems/$1
+  local system=$systems/$1 foreign=() package
   [ ! -e "$system.ready" ] || return 0
   echo "making a Debian $2 for $3"
   rm -rf "$system"
-  debootstrap --variant=minbase --arch="$3" --include=python3,python3-venv "$2" "$system" "$(mirror)" >"$system.log" 2>&1 ||
+  [ "$3" = "$(dpkg --print-architecture)" ] || foreign=(--foreign)
+  debootstrap "${foreign[@]}" --variant=minbase --arch="$3" --include=python3,python3-venv "$2" "$system" "$(mirror)" >"$system.log" 2>&1 ||
     { tail "$system.log" >&2; fail "debootstrap of $2 for $3"; }
+  if [ ${#foreign[@]} -gt 0 ]; then
+    for package in "$system"/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$system"; done
+    cp /usr/bin/qemu-aarch64-static "$system/usr/bin/"
+  fi
   touch "$system.ready"
 }
 
@@ -43,11 +57,20 @@ check_wheel() {
     --platform "manylinux2014_$machine" --platform "manylinux_2_28_$machine" "${wheel}[nvrtc]"
   rm -rf "$system/root/packages" "$system/root/venv" "$system/root/.cache"
   cp -r "$packages" "$system/root/packages"
-  inside "$system" python3 -m venv /root/venv
-  inside "$system" /root/venv/bin/pip install -q --disable-pip-version-check --no-index --find-links /root/packages "/root/packages/${name}[nvrtc]"
+  local kiln=(inside "$system" /root/venv/bin/kiln)
+  if [ "$machine" = "$(uname -m)" ]; then
+    inside "$system" python3 -m venv /root/venv
+    inside "$system" /root/venv/bin/pip install -q --disable-pip-version-check --no-index --find-links /root/packages \
+      "/root/packages/${name}[nvrtc]"
+  else # pip of Python 3.13 fails under QEMU, so this machine's pip unpacks the wheels
+    inside "$system" python3 -m venv --without-pip /root/venv
+    python3 -m pip install -q --disable-pip-version-check --no-index --find-links "$packages" --only-binary :all: \
+      --python-version "$python" --platform "manylinux2014_$machine" --platform "manylinux_2_28_$machine" \
+      --target "$(echo "$system"/root/venv/lib/python3*/site-packages)" "${wheel}[nvrtc]"
+    kiln=(inside "$system" /root/venv/bin/python -m kiln)
+  fi
   ! inside "$system" sh -c 'command -v cc || command -v g++ || command -v nvcc' || fail "the system has a compiler"
 
-  local kiln=(inside "$system" /root/venv/bin/kiln)
   "${kiln[@]}" --version --json
   "${kiln[@]}" doctor || fail "kiln doctor"
   if [ "$machine" = "$(uname -m)" ]; then
