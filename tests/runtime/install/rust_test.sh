@@ -9,6 +9,7 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" >&2; exit 1; }
 skip() { echo "skipped: $*"; exit 77; }
 
+[ -n "${KILN_TEST_NIGHTLY:-}" ] || skip "this runs at night (tools/nightly.sh rust), because cargo builds everything anew"
 for program in cargo rustc bindgen; do
   "$program" --version >"$work/version" 2>&1 ||
     skip "$program is not installed or does not run; the packages cargo, rustc, bindgen and libclang-dev have what this test needs"
