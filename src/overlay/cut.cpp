@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "overlay/expansion.hpp"
 #include "overlay/macros.hpp"
 #include "overlay/outline.hpp"
 
@@ -24,6 +25,7 @@ struct Piece {
   std::size_t parent = kNoDeclaration;  ///< index of a piece
   Marks marks;
   bool cut_by_name = false, keep_by_name = false;
+  bool whole = false;  ///< a macro in it may make a declaration that no word names
   bool kept = false;
   bool declared = false;  ///< kept without its body
 
@@ -34,6 +36,7 @@ class Cutter {
  public:
   Cutter(const std::vector<std::string_view>& texts, const CutRules& rules) : texts_(texts) {
     std::vector<std::vector<Token>> tokens;
+    tokens.reserve(texts.size());
     for (const std::string_view text : texts) {
       tokens.push_back(tokens_of(text));
       macros_.add(tokens.back());
@@ -41,15 +44,15 @@ class Cutter {
     const WordSet keep(rules.keep.begin(), rules.keep.end()), cut(rules.cut.begin(), rules.cut.end());
     for (std::size_t i = 0; i < texts.size(); ++i) {
       const std::size_t base = pieces_.size();
-      for (Declaration& d : outline_of(texts[i], tokens[i], macros_.scopes())) {
+      for (Declaration& d : outline_of(texts[i], tokens[i], macros_)) {
         Piece piece;
         piece.text = i;
         if (d.parent != kNoDeclaration) piece.parent = base + d.parent;
         for (const std::string_view word : d.specifiers) piece.marks |= macros_.marks_of(word);
-        if (d.kind == DeclarationKind::function && macros_.declares_kernel(d.names.back()))
-          name_as_expanded(d, texts[i]);
         if (d.kind == DeclarationKind::call && macros_.instantiates(tokens[i][d.tokens.begin].text))
           d.kind = DeclarationKind::instantiation;
+        const std::vector<std::string_view> used = naming_macros(d, tokens[i]);
+        if (!used.empty()) piece.whole = !name_as_expanded(d, texts[i], used);
         for (const std::string_view name : d.names) {
           piece.cut_by_name |= cut.contains(name);
           piece.keep_by_name |= keep.contains(name);
@@ -75,11 +78,17 @@ class Cutter {
 
   CutTexts run() {
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      if (is_always_kept(pieces_[i])) keep(i);
+      if (!is_always_kept(pieces_[i])) continue;
+      if (pieces_[i].whole && pieces_[i].declaration.kind == DeclarationKind::function)
+        consider(i);
+      else
+        keep(i);
     }
-    while (!waiting_.empty()) {
+    while (!waiting_.empty() || reach_joined_names()) {
+      if (waiting_.empty()) continue;
       const std::string_view word = waiting_.back();
       waiting_.pop_back();
+      joined_ = std::max(joined_, macros_.joined(word));
       if (const auto* words = macros_.find(word))
         for (const std::string_view inner : *words) reach(inner);
       for (const auto* index : {&by_name_, &by_type_})
@@ -93,27 +102,118 @@ class Cutter {
   }
 
  private:
-  /// Gives a declaration the names that it has once its macro is expanded: KERNEL(name, int n) { ... }.
-  void name_as_expanded(Declaration& declaration, std::string_view text) {
-    const std::size_t end = declaration.defined() ? declaration.body_begin : declaration.end;
-    const std::string& expanded =
-        expanded_.emplace_back(macros_.expanded(text.substr(declaration.begin, end - declaration.begin)));
-    std::vector<std::string_view> names;
-    for (const Declaration& inner : outline_of(expanded, tokens_of(expanded), macros_.scopes()))
-      names.insert(names.end(), inner.names.begin(), inner.names.end());
-    if (!names.empty()) declaration.names = std::move(names);
+  bool completes(std::string_view name) {
+    const auto found = completes_.find(name);
+    return found != completes_.end() ? found->second
+                                     : completes_.emplace(name, macros_.completes(name)).first->second;
+  }
+  /// The macros in a declaration, outside of its brackets and its body, that may change what it declares.
+  std::vector<std::string_view> naming_macros(const Declaration& d, const std::vector<Token>& tokens) {
+    std::vector<std::string_view> out;
+    const bool named = d.kind == DeclarationKind::function || d.kind == DeclarationKind::named;
+    if (!named && d.kind != DeclarationKind::call) return out;
+    const TokenView view(tokens);
+    const bool is_enum = contains_token(view, d.tokens, "enum");
+    for (std::size_t i = d.tokens.begin; i < d.tokens.end; ++i) {
+      if (view[i].is("{") && !is_enum) break;
+      const bool call = view[i + 1].is("(") && i + 1 < d.tokens.end;
+      const bool known = view[i].is_word() && macros_.find(view[i].text);
+      if (known && ((call && macros_.is_called(view[i].text)) || has(d.names, view[i].text) ||
+                    completes(view[i].text) || macros_.reaches_pragma(view[i].text)))
+        out.push_back(view[i].text);
+      if (view[i].is("(") || view[i].is("[")) i = view.after_group(i, d.tokens.end) - 1;
+    }
+    return out;
+  }
+  static bool has(const std::vector<std::string_view>& words, std::string_view word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  }
+  static bool contains_token(const TokenView& view, TokenRange range, std::string_view word) {
+    for (std::size_t i = range.begin; i < range.end && !view[i].is("{"); ++i)
+      if (view[i].is(word)) return true;
+    return false;
+  }
+  /// The part of a declaration that gives its names, as a declaration of its own.
+  static std::string naming_part(const Declaration& d, std::string_view text) {
+    const std::string_view all = text.substr(d.begin, d.end - d.begin);
+    if (d.defined()) return std::string(text.substr(d.begin, d.body_begin - d.begin)) + "{}";
+    const std::size_t brace = all.find('{');
+    const bool is_enum = all.substr(0, brace).find("enum") != std::string_view::npos;
+    if (d.kind != DeclarationKind::named || brace == std::string_view::npos || is_enum)
+      return std::string(all);
+    return std::string(all.substr(0, brace)) + "{};";
+  }
+  /// Gives a declaration what it has once the macros `used` are expanded: KERNEL(name, int n) { ... }. False when
+  /// it may be more than the declaration that these names have.
+  bool name_as_expanded(Declaration& d, std::string_view text, const std::vector<std::string_view>& used) {
+    const auto expansions = expansions_of(macros_, naming_part(d, text));
+    if (!expansions) return d.kind == DeclarationKind::call && !makes_device_code(d.words);
+    std::vector<std::string_view> names, arguments;
+    bool understood = true, special = true, type = false;
+    for (const std::string& made : *expansions) {
+      const std::string& expanded = expanded_.emplace_back(made);
+      for (const Declaration& inner : outline_of(expanded, tokens_of(expanded), macros_)) {
+        if (inner.parent != kNoDeclaration) continue;
+        understood = understood && inner.kind != DeclarationKind::fixed;
+        special = special && inner.specialisation;
+        type = type || inner.kind == DeclarationKind::named;
+        names.insert(names.end(), inner.names.begin(), inner.names.end());
+        arguments.insert(arguments.end(), inner.arguments.begin(), inner.arguments.end());
+      }
+    }
+    const bool call = d.kind == DeclarationKind::call;
+    if (call) {
+      d.specialisation = special && !names.empty();
+      if (d.specialisation) d.arguments = std::move(arguments);
+    }
+    // struct NAME(a) { ... } looks like a function.
+    if (d.kind == DeclarationKind::function && type && makes_a_type(d)) d.kind = DeclarationKind::named;
+    if (!names.empty()) d.names = std::move(names);
+    if (call) return true;
+    const bool more = std::any_of(used.begin(), used.end(), [&](std::string_view name) {
+      return (completes(name) || macros_.reaches_pragma(name)) && makes_device_code({name});
+    });
+    return understood && !more;
+  }
+  static bool makes_a_type(const Declaration& d) {
+    return has(d.specifiers, "struct") || has(d.specifiers, "class") || has(d.specifiers, "union");
   }
   void reach(std::string_view word) {
     if (reached_.insert(word).second) waiting_.push_back(word);
   }
+  /// Reaches the names that ## may have made. A name that ## makes consists of words that are reached and of
+  /// numbers. True when there were new ones.
+  bool reach_joined_names() {
+    if (joined_ == 0) return false;
+    const std::size_t before = reached_.size();
+    for (const auto& [name, pieces] : by_name_)
+      if (!reached_.contains(name) && can_be_joined(name)) reach(name);
+    for (const std::string_view name : macros_.names())
+      if (!reached_.contains(name) && can_be_joined(name)) reach(name);
+    return reached_.size() > before;
+  }
+  /// True when a name is made of reached words and numbers, at most two more than one macro joins: calls nest.
+  bool can_be_joined(std::string_view name) const {
+    constexpr std::size_t kLongest = 128;
+    if (name.size() > kLongest) return true;
+    const std::size_t most = joined_ + 2;
+    std::vector<std::size_t> parts(name.size() + 1, most + 1);  // the fewest words up to a place
+    parts[0] = 0;
+    for (std::size_t from = 0; from < name.size(); ++from) {
+      if (parts[from] >= most) continue;
+      bool number = name[from] >= '0' && name[from] <= '9';
+      for (std::size_t to = from + 1; to <= name.size(); ++to) {
+        number = number && name[to - 1] != '_';
+        if (number || reached_.contains(name.substr(from, to - from)))
+          parts[to] = std::min(parts[to], parts[from] + 1);
+      }
+    }
+    return parts[name.size()] <= most;
+  }
   bool is_always_kept(const Piece& piece) const {
     if (piece.declaration.kind == DeclarationKind::fixed) return true;
-    if (piece.declaration.kind != DeclarationKind::call) return piece.keep_by_name && !piece.is_member();
-    Marks marks;
-    for (const std::string_view word : piece.declaration.words) {
-      if (macros_.find(word)) marks |= macros_.marks_of(word);
-    }
-    return marks.device || marks.constant || marks.type;
+    if ((piece.whole || piece.keep_by_name) && !piece.is_member()) return true;
+    return piece.declaration.kind == DeclarationKind::call && makes_device_code(piece.declaration.words);
   }
   /// Keeps a declaration whose name was reached. A function that a kernel may not call keeps only its head,
   /// because sizeof and decltype may still name it.
@@ -126,20 +226,61 @@ class Cutter {
     const bool callable = d.kind != DeclarationKind::function || piece.marks.device || piece.marks.constant ||
                           piece.keep_by_name;
     if (callable) return keep(i);
-    if (piece.declared || d.qualified || (!d.stays_in_class && !is_only_host_code(d))) return;
+    if (piece.declared || d.qualified || (!d.stays_in_class && !may_be_chosen(i))) return;
     if (!d.defined()) return keep(i);
     piece.declared = true;
     for (const std::string_view word : d.head_words) reach(word);
   }
-  /// True for a function when no device function has its name. Operators count as if one had.
-  bool is_only_host_code(const Declaration& declaration) const {
-    for (const std::string_view name : declaration.names) {
+  /// True for a host function that sizeof or decltype may choose. nvcc refuses every other use of it in device
+  /// code. No use of a kernel's name is one, and no operator is mentioned by name.
+  bool may_be_chosen(std::size_t i) {
+    for (const std::string_view name : pieces_[i].declaration.names) {
       if (name == "operator") return false;
       const auto& same = by_name_.at(name);
-      if (std::any_of(same.begin(), same.end(), [&](std::size_t i) { return pieces_[i].marks.device; }))
-        return false;
+      bool kernel = false, other = false;
+      for (const std::size_t k : same) {
+        kernel = kernel || pieces_[k].marks.global;
+        other = other || (pieces_[k].marks.device && !pieces_[k].marks.global);
+        if (pieces_[k].marks.device && is_equal_overload(i, k)) return false;
+      }
+      if (kernel && !other) return false;
     }
     return true;
+  }
+  /// True for two functions of one scope with equal parameters: branches of an #if. Templates count as different.
+  bool is_equal_overload(std::size_t i, std::size_t k) const {
+    const Piece &a = pieces_[i], &b = pieces_[k];
+    if (a.parent != b.parent || a.declaration.scope != b.declaration.scope) return false;
+    const auto left = parameters_of(a), right = parameters_of(b);
+    return left && left == right;
+  }
+  /// The types of a function's parameters, as they are written. None for a template.
+  std::optional<std::vector<std::string>> parameters_of(const Piece& piece) const {
+    const Declaration& d = piece.declaration;
+    const std::vector<Token> tokens = tokens_of(texts_[piece.text].substr(d.begin, d.end - d.begin));
+    const TokenView view(tokens);
+    if (tokens.empty() || view[0].is("template") || d.names.empty()) return std::nullopt;
+    std::size_t open = 1;
+    while (open < view.size() && !(view[open].is("(") && view[open - 1].is(d.names.back()))) ++open;
+    if (open >= view.size()) return std::nullopt;
+    std::vector<std::string> out;
+    for (TokenRange range : view.pieces(open + 1, view.after_group(open, view.size()) - 1)) {
+      for (std::size_t t = range.begin; t < range.end; ++t)
+        if (view[t].is("=")) range.end = t;
+      // The last of several words is the parameter's name, unless it belongs to the type.
+      const Token& last = view[range.end - 1];
+      const bool name = range.end - range.begin > 1 && last.is_word() && !view[range.end - 2].is("::") &&
+                        !one_of_types(last.text);
+      std::string& type = out.emplace_back();
+      for (std::size_t t = range.begin; t < range.end - (name ? 1 : 0); ++t)
+        type += std::string(view[t].text) + ' ';
+    }
+    return out;
+  }
+  static bool one_of_types(std::string_view word) {
+    constexpr std::array<std::string_view, 10> kTypes = {"int",   "long",   "short", "char",  "unsigned",
+                                                         "float", "double", "bool",  "const", "signed"};
+    return std::find(kTypes.begin(), kTypes.end(), word) != kTypes.end();
   }
   /// A specialisation of a template that these texts do not declare. A header that is not here may use it, and
   /// would take the general template without an error.
@@ -160,6 +301,15 @@ class Cutter {
     if (out.empty()) out = declaration.arguments;
     if (out.empty()) out.push_back("operator");
     return out;
+  }
+  /// True when a use of these words may change device code without a name: types, device functions, pragmas.
+  bool makes_device_code(const std::vector<std::string_view>& words) const {
+    return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+      if (word == "_Pragma" || word == "__pragma") return true;
+      if (!macros_.find(word)) return false;
+      const Marks marks = macros_.marks_of(word);
+      return marks.device || marks.constant || marks.type || macros_.reaches_pragma(word);
+    });
   }
   void keep(std::size_t i) {
     if (pieces_[i].kept) return;
@@ -230,7 +380,9 @@ class Cutter {
 
   const std::vector<std::string_view>& texts_;
   Macros macros_;
-  std::deque<std::string> expanded_;  ///< texts of calls of macros
+  std::deque<std::string> expanded_;                      ///< texts of uses of macros
+  std::unordered_map<std::string_view, bool> completes_;  ///< answers of macros_.completes()
+  std::size_t joined_ = 0;                                ///< the most words that ## of a reached macro joins
   std::vector<Piece> pieces_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_type_;  ///< of foreign specialisations

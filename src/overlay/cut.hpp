@@ -7,13 +7,17 @@
 //
 // A function is cut when nothing that is kept mentions its name. One that has neither __device__, __global__ nor
 // constexpr is host code: nvcc would refuse a call of it in a kernel. It loses its body, but keeps its head when
-// kept text mentions its name and no device function has that name, because sizeof and decltype may use it.
+// kept text mentions its name, because sizeof and decltype may choose it. The head is cut, too, when a device
+// function of the same scope has equal parameters, or when only kernels have the name.
 // Operators are cut without that. Constructors, operators and virtual functions of a kept class always keep their
 // heads.
-// Types, aliases, variables and concepts are cut when nothing that is kept mentions their names. A specialisation
+// Types, aliases, variables, concepts and deduction guides are cut when nothing that is kept mentions their names. A specialisation
 // of a template that no text declares is kept with the types among its arguments. Explicit instantiations are
-// always cut, also calls of macros that stand for one. Directives are never cut, and every kept line keeps its
-// number.
+// always cut, also calls of macros that stand for nothing else. Directives are never cut, and every kept line
+// keeps its number.
+// A declaration that a macro makes has the names of each expansion. It is always kept when the macro makes more
+// than one declaration and one of them is a type, device code or a pragma. A member that begins with such a macro
+// is never cut. When kept text uses a macro with ##, each name that is made of kept words counts as mentioned.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +29,7 @@
 namespace kiln::source {
 
 /// The version of the rules above. It is part of the key.
-inline constexpr std::string_view kCutVersion = "1";
+inline constexpr std::string_view kCutVersion = "2";
 
 struct CutRules {
   std::vector<std::string> roots;  ///< C++ texts whose words are needed: name expressions, exports

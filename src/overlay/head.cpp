@@ -122,6 +122,18 @@ bool HeadReader::is_function(const Head& head) const {
   return false;
 }
 
+/// True for a deduction guide: Name(int) -> Name<double>. A function with such an arrow begins with auto.
+bool HeadReader::is_guide(const Head& head) const {
+  if (head.body != kNoDeclaration) return false;
+  bool arrow = false;
+  for (std::size_t k = 0; k < head.tokens.size(); ++k) {
+    if (tokens_[head.tokens[k]].is("auto")) return false;
+    arrow = arrow || (k + 2 < head.tokens.size() && tokens_[head.tokens[k]].is("(") &&
+                      tokens_[head.tokens[k + 1]].is("-") && tokens_[head.tokens[k + 2]].is(">"));
+  }
+  return arrow;
+}
+
 void HeadReader::describe(Declaration& out, const Head& head, std::size_t end) const {
   if (head.tokens.empty()) return;
   const Token& first = tokens_[head.tokens[0]];
@@ -130,8 +142,9 @@ void HeadReader::describe(Declaration& out, const Head& head, std::size_t end) c
   } else if (first.is("namespace") || (first.is("using") && tokens_[head.tokens[0] + 1].is("namespace"))) {
     out.kind = DeclarationKind::fixed;
   } else if (is_function(head)) {
-    out.kind = DeclarationKind::function;
+    out.kind = is_guide(head) ? DeclarationKind::named : DeclarationKind::function;
     out.names = function_names(head);
+    if (out.kind == DeclarationKind::named) return;
     for (std::size_t k = 1; k < head.tokens.size() && !tokens_[head.tokens[k]].is("("); ++k)
       out.qualified = tokens_[head.tokens[k - 1]].is("::") && tokens_[head.tokens[k]].is(out.names.back());
     for (const std::size_t at : head.tokens)

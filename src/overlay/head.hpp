@@ -36,6 +36,7 @@ class HeadReader {
   using Words = std::vector<std::string_view>;
   std::size_t inner_name(std::size_t i) const;
   bool is_attribute(const Head& head, std::size_t k) const;
+  bool is_guide(const Head& head) const;
   Words function_names(const Head& head) const;
   std::size_t before_angles(const Head& head, std::size_t k) const;
   const std::size_t* class_key(const Head& head) const;

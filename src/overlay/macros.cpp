@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "overlay/brackets.hpp"
+#include "overlay/head.hpp"
 
 namespace kiln::source {
 namespace {
@@ -39,7 +40,9 @@ MacroDefinition definition_in(const DirectiveText& directive) {
     for (begin = 2; begin < tokens.size() && !tokens[begin].is(")"); ++begin) {
       const bool dots = tokens[begin].is(".") && tokens[begin - 1].is(".") && tokens[begin - 2].is(".");
       if (tokens[begin].is_word()) out.parameters.push_back(tokens[begin].text);
-      if (dots) out.parameters.emplace_back("__VA_ARGS__");
+      if (!dots) continue;
+      out.variadic = true;
+      if (!tokens[begin - 3].is_word()) out.parameters.emplace_back("__VA_ARGS__");
     }
     begin = std::min(begin + 1, tokens.size());
   }
@@ -48,6 +51,43 @@ MacroDefinition definition_in(const DirectiveText& directive) {
   for (const Token& t : out.replacement) depth += t.is("{") ? 1 : t.is("}") ? -1 : 0;
   out.braces = depth != 0;
   return out;
+}
+
+bool is_same(const MacroDefinition& a, const MacroDefinition& b) {
+  return a.called == b.called && a.variadic == b.variadic && a.parameters == b.parameters &&
+         std::equal(a.replacement.begin(), a.replacement.end(), b.replacement.begin(), b.replacement.end(),
+                    [](const Token& left, const Token& right) { return left.is(right.text); });
+}
+
+bool is_pragma(std::string_view word) { return word == "_Pragma" || word == "__pragma"; }
+
+/// The position after the explicit instantiation that begins at i; i when there is none.
+std::size_t after_instantiation(const TokenView& text, std::size_t i) {
+  std::size_t at = text[i].is("extern") ? i + 1 : i;
+  if (!text[at].is("template") || text[at + 1].is("<")) return i;
+  for (; at < text.size() && !text[at].is(";"); ++at)
+    if (text[at].is("{") || text[at].is("}") || is_pragma(text[at].text)) return i;
+  return std::min(at + 1, text.size());
+}
+
+/// `closed` for a text that is nothing but pragmas, `open` for another text.
+MacroEnd end_of_pragmas(const TokenView& text) {
+  std::size_t i = 0;
+  while (i < text.size() && is_pragma(text[i].text)) i = text.after_group(i + 1, text.size());
+  return i >= text.size() ? MacroEnd::closed : MacroEnd::open;
+}
+
+/// The position of the word before the parentheses that end at the end of a text, or the last word.
+std::size_t last_call(const TokenView& text) {
+  std::size_t at = text.size() - 1;
+  if (text[at].is(")")) {
+    for (int depth = 0; at > 0; --at) {
+      if (text[at].is(")")) ++depth;
+      if (text[at].is("(") && --depth == 0) break;
+    }
+    if (at > 0) --at;
+  }
+  return at;
 }
 
 }  // namespace
@@ -77,7 +117,8 @@ void Macros::add(const std::vector<Token>& tokens) {
     known.words.insert(known.words.end(), macro.parameters.begin(), macro.parameters.end());
     const auto words = TokenView(macro.replacement).words(0, macro.replacement.size());
     known.words.insert(known.words.end(), words.begin(), words.end());
-    known.last = std::move(macro);
+    std::erase_if(known.definitions, [&](const MacroDefinition& other) { return is_same(other, macro); });
+    known.definitions.push_back(std::move(macro));
   }
 }
 
@@ -103,21 +144,121 @@ Marks Macros::marks_of(std::string_view word) const {
   return out;
 }
 
+const std::vector<MacroDefinition>* Macros::definitions(std::string_view name) const {
+  const auto found = known_.find(name);
+  return found == known_.end() ? nullptr : &found->second.definitions;
+}
+
+std::vector<std::string_view> Macros::names() const {
+  std::vector<std::string_view> out;
+  for (const auto& [name, known] : known_) out.push_back(name);
+  return out;
+}
+
 bool Macros::instantiates(std::string_view name) const {
+  std::set<std::string_view> seen;
+  return instantiates(name, seen);
+}
+bool Macros::instantiates(std::string_view name, std::set<std::string_view>& seen) const {
+  const auto* all = definitions(name);
+  if (!all || !seen.insert(name).second) return false;
+  const bool each = std::all_of(all->begin(), all->end(), [&](const MacroDefinition& macro) {
+    const TokenView text(macro.replacement);
+    std::size_t i = 0;
+    while (i < text.size()) {
+      std::size_t next = after_instantiation(text, i);
+      if (next == i) {
+        if (contains(macro.parameters, text[i].text) || !instantiates(text[i].text, seen)) return false;
+        next = text[i + 1].is("(") ? text.after_group(i + 1, text.size()) : i + 1;
+        if (text[next].is(";")) ++next;
+      }
+      i = next;
+    }
+    return i != 0;
+  });
+  seen.erase(name);
+  return each;
+}
+
+bool Macros::is_called(std::string_view name) const {
+  const auto* all = definitions(name);
+  return all &&
+         std::any_of(all->begin(), all->end(), [](const MacroDefinition& macro) { return macro.called; });
+}
+
+MacroEnd Macros::end_of(std::string_view name) const {
+  std::set<std::string_view> seen;
+  return end_of(name, seen);
+}
+MacroEnd Macros::end_of(std::string_view name, std::set<std::string_view>& seen) const {
+  const auto* all = definitions(name);
+  if (!all || !seen.insert(name).second) return MacroEnd::unclear;
+  MacroEnd out = MacroEnd::open;
+  for (const MacroDefinition& macro : *all) out = std::max(out, end_of(macro, seen));
+  seen.erase(name);
+  return out;
+}
+MacroEnd Macros::end_of(const MacroDefinition& macro, std::set<std::string_view>& seen) const {
+  const TokenView text(macro.replacement);
+  if (text.size() == 0) return MacroEnd::unclear;
+  if (text[text.size() - 1].is(";") || text[text.size() - 1].is("}")) return MacroEnd::closed;
+  const std::size_t last = last_call(text);
+  const bool call = last + 1 < text.size();
+  const std::string_view word = text[last].text;
+  if (contains(macro.parameters, word)) return MacroEnd::unclear;
+  if (is_pragma(word) && call) return end_of_pragmas(text);
+  if (find(word)) return end_of(word, seen);
+  return call && is_macro_like(word) ? MacroEnd::unclear : MacroEnd::open;
+}
+
+template <typename Property>
+bool Macros::reaches(std::string_view name, Property property) const {
   std::unordered_set<std::string_view> seen;
-  while (seen.insert(name).second) {
-    const auto found = known_.find(name);
-    if (found == known_.end() || found->second.last.replacement.empty()) return false;
-    const std::vector<Token>& text = found->second.last.replacement;
-    if (text[0].is("template")) return text.size() > 1 && !text[1].is("<");
-    name = text[0].text;
+  std::vector<std::string_view> waiting{name};
+  while (!waiting.empty()) {
+    const std::string_view next = waiting.back();
+    waiting.pop_back();
+    if (!seen.insert(next).second) continue;
+    if (property(next)) return true;
+    if (const auto* words = find(next)) waiting.insert(waiting.end(), words->begin(), words->end());
   }
   return false;
 }
 
+bool Macros::completes(std::string_view name) const {
+  return reaches(name, [&](std::string_view word) {
+    const auto* all = definitions(word);
+    return all && std::any_of(all->begin(), all->end(), [](const MacroDefinition& macro) {
+             return std::any_of(macro.replacement.begin(), macro.replacement.end(),
+                                [](const Token& token) { return token.is(";") || token.is("}"); });
+           });
+  });
+}
+
+bool Macros::reaches_pragma(std::string_view name) const { return reaches(name, is_pragma); }
+
+std::size_t Macros::joined(std::string_view name) const {
+  const auto* all = definitions(name);
+  std::size_t most = 0;
+  if (!all) return most;
+  for (const MacroDefinition& macro : *all) {
+    const TokenView text(macro.replacement);
+    std::size_t words = 1;
+    for (std::size_t i = 0; i + 2 < text.size(); ++i) {
+      if (text[i].is("#") && text[i + 1].is("#")) {
+        most = std::max(most, ++words);
+        i += 2;
+      } else if (!text[i + 1].is("#")) {
+        words = 1;
+      }
+    }
+  }
+  return most;
+}
+
 bool Macros::declares_kernel(std::string_view name) const {
   const auto found = known_.find(name);
-  return found != known_.end() && found->second.last.called && marks_of(name).global;
+  return found != known_.end() && found->second.last().called && marks_of(name).global;
 }
 
 std::string Macros::expanded(std::string_view declaration) const {
@@ -128,8 +269,8 @@ std::string Macros::expanded(std::string_view declaration) const {
   };
   for (std::size_t i = 0; i + 1 < tokens.size() && !tokens[i].is("{"); ++i) {
     const auto found = known_.find(tokens[i].text);
-    if (found == known_.end() || !found->second.last.called || !tokens[i + 1].is("(")) continue;
-    const MacroDefinition& macro = found->second.last;
+    if (found == known_.end() || !found->second.last().called || !tokens[i + 1].is("(")) continue;
+    const MacroDefinition& macro = found->second.last();
     const std::size_t end = view.after_group(i + 1, tokens.size());
     if (!tokens[end - 1].is(")")) return {};
     const std::vector<TokenRange> pieces = view.pieces(i + 2, end - 1);

@@ -2,6 +2,8 @@
 // declarations.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,10 +17,11 @@ namespace kiln::source {
 
 struct MacroDefinition {
   std::string_view name;
-  std::vector<std::string_view> parameters;  ///< "__VA_ARGS__" for "..."
+  std::vector<std::string_view> parameters;  ///< "__VA_ARGS__" for "...", NAME for "NAME..."
   std::vector<Token> replacement;
-  bool called = false;  ///< it takes arguments: NAME(...)
-  bool braces = false;  ///< opens or closes a scope
+  bool called = false;    ///< it takes arguments: NAME(...)
+  bool variadic = false;  ///< the last parameter takes the rest of the arguments
+  bool braces = false;    ///< opens or closes a scope
 };
 
 std::vector<MacroDefinition> macros_of(const std::vector<Token>& tokens);
@@ -27,6 +30,13 @@ std::vector<MacroDefinition> macros_of(const std::vector<Token>& tokens);
 struct Marks {
   bool global = false, device = false, constant = false, type = false;
   Marks& operator|=(const Marks& other);
+};
+
+/// The text that may follow a use of a macro in front of a declaration.
+enum class MacroEnd : std::uint8_t {
+  open,     ///< the rest of the declaration: the replacement is not complete
+  unclear,  ///< the replacement is empty, or ends with what a parameter or an unknown macro stands for
+  closed,   ///< another declaration: the replacement ends with ';' or '}', or has only pragmas
 };
 
 /// The macros of texts that belong together. The texts must outlive this object. Every definition of a name
@@ -39,8 +49,23 @@ class Macros {
   const std::vector<std::string_view>* find(std::string_view name) const;
   /// The marks that a word has, directly or as a macro. A macro of a header that is not here is judged by its name.
   Marks marks_of(std::string_view word) const;
-  /// True when a call of the macro is an explicit instantiation: template __global__ void f<T>();
+  /// All different definitions of a macro; null when there is no such macro.
+  const std::vector<MacroDefinition>* definitions(std::string_view name) const;
+  /// The names of all macros, in no order.
+  std::vector<std::string_view> names() const;
+  /// True when a call of the macro makes explicit instantiations and nothing else, by each of its definitions:
+  /// template __global__ void f<T>();
   bool instantiates(std::string_view name) const;
+  /// True for a macro with a definition that takes arguments.
+  bool is_called(std::string_view name) const;
+  /// The largest value of all definitions. Text without such a macro is `unclear`.
+  MacroEnd end_of(std::string_view name) const;
+  /// True when a replacement, or one of a macro in it, has a ';' or a '}': more than a part of one declaration.
+  bool completes(std::string_view name) const;
+  /// True for _Pragma and __pragma, and for a macro whose replacement reaches one of them.
+  bool reaches_pragma(std::string_view name) const;
+  /// The most words that one ## after another joins in a replacement of the macro; 0 without ##.
+  std::size_t joined(std::string_view name) const;
   /// True for a macro with arguments that says __global__: KERNEL(name, int n) { ... }.
   bool declares_kernel(std::string_view name) const;
   /// The text of a declaration with the first call of a macro expanded; empty when there is none.
@@ -51,8 +76,16 @@ class Macros {
  private:
   struct Known {
     std::vector<std::string_view> words;
-    MacroDefinition last;
+    std::vector<MacroDefinition> definitions;  ///< the last one is the last of the texts
+
+    const MacroDefinition& last() const { return definitions.back(); }
   };
+  /// True when `name` or a macro that it reaches has the property.
+  template <typename Property>
+  bool reaches(std::string_view name, Property property) const;
+  bool instantiates(std::string_view name, std::set<std::string_view>& seen) const;
+  MacroEnd end_of(std::string_view name, std::set<std::string_view>& seen) const;
+  MacroEnd end_of(const MacroDefinition& macro, std::set<std::string_view>& seen) const;
   std::unordered_map<std::string_view, Known> known_;
   std::set<std::string_view> scopes_;
 };

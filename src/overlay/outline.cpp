@@ -4,7 +4,9 @@
 #include <array>
 #include <unordered_set>
 
+#include "overlay/expansion.hpp"
 #include "overlay/head.hpp"
+#include "overlay/macros.hpp"
 
 namespace kiln::source {
 namespace {
@@ -25,8 +27,8 @@ bool opens_or_closes(std::string_view word) {
 
 class Outliner {
  public:
-  Outliner(std::string_view text, TokenView tokens, const std::set<std::string_view>& brace_macros)
-      : text_(text), tokens_(tokens), heads_(tokens), brace_macros_(brace_macros) {}
+  Outliner(std::string_view text, TokenView tokens, const Macros& macros)
+      : text_(text), tokens_(tokens), heads_(tokens), macros_(macros) {}
 
   std::vector<Declaration> run() {
     std::size_t at = 0;
@@ -58,7 +60,7 @@ class Outliner {
         scope_.resize(outer);
         if (i < end) ++i;
       } else if (tokens_[i].is_word() &&
-                 (brace_macros_.contains(tokens_[i].text) || opens_or_closes(tokens_[i].text))) {
+                 (macros_.scopes().contains(tokens_[i].text) || opens_or_closes(tokens_[i].text))) {
         i = tokens_[i + 1].is("(") ? tokens_.after_group(i + 1, end) : i + 1;
       } else {
         declaration(i, end, parent, depth);
@@ -151,6 +153,7 @@ class Outliner {
     }
     const Declaration& parent = out_[out.parent];
     out.stays_in_class = contains(out.names, "operator") || contains(out.specifiers, "friend");
+    out.stays_in_class = out.stays_in_class || may_make_a_member(begin);
     // It may be a data member with an attribute: float a ALIGNED(16). Without it the class has another layout.
     if (!out.defined())
       out.stays_in_class =
@@ -166,6 +169,11 @@ class Outliner {
     out.words = tokens_.words(begin, i);
     out_.push_back(std::move(out));
     members_.push_back({out_.size() - 1, begin, i});
+  }
+  /// True for a macro that may stand for another member: FIELD(float, x) bool ok() { ... }.
+  bool may_make_a_member(std::size_t i) const {
+    const bool call = tokens_[i + 1].is("(") && macros_.is_called(tokens_[i].text);
+    return call || (macros_.find(tokens_[i].text) && macros_.completes(tokens_[i].text));
   }
   /// A constructor's body begins with the ':' of its initialisers.
   void take_initialisers(Declaration& out, const Head& head) const {
@@ -200,7 +208,12 @@ class Outliner {
 
   /// The end of a macro call that stands alone at i; 0 when there is none.
   std::size_t call_end(std::size_t i, std::size_t end) const {
-    if (!tokens_[i].is_word() || !tokens_[i + 1].is("(")) return 0;
+    if (!tokens_[i].is_word()) return 0;
+    MacroEnd macro_end = macros_.end_of(tokens_[i].text);
+    if (!tokens_[i + 1].is("(") || (macros_.find(tokens_[i].text) && !macros_.is_called(tokens_[i].text))) {
+      if (macro_end != MacroEnd::closed) return 0;
+      return tokens_[i + 1].is(";") ? i + 2 : i + 1;
+    }
     if (takes_parentheses(tokens_[i].text) || tokens_[i].is("static_assert") ||
         tokens_[i].is("_Static_assert"))
       return 0;
@@ -209,10 +222,16 @@ class Outliner {
     const bool goes_on =
         after < end && !tokens_[after].is("}") && tokens_[after].kind != Token::Kind::directive;
     if (!goes_on) return after;
-    // A macro that another declaration follows: NAME(...) on a line of its own.
+    const bool function = tokens_[after].is("{") || tokens_[after].is(":");
+    const bool known = macros_.find(tokens_[i].text) != nullptr;
+    if (tokens_[i].is("_Pragma") || tokens_[i].is("__pragma")) return after;
+    if (known && macro_end == MacroEnd::unclear)
+      macro_end = end_of_call(macros_, text_.substr(offset(i), offset(after - 1) + 1 - offset(i)));
+    if (macro_end == MacroEnd::closed) return function ? 0 : after;
+    if (known && macro_end == MacroEnd::open) return 0;
+    // A macro that another declaration may follow: NAME(...) on a line of its own.
     const std::string_view between = text_.substr(offset(after - 1), offset(after) - offset(after - 1));
     const bool new_line = between.find('\n') != std::string_view::npos;
-    const bool function = tokens_[after].is("{") || tokens_[after].is(":");
     return new_line && is_macro_like(tokens_[i].text) && !function ? after : 0;
   }
 
@@ -264,7 +283,7 @@ class Outliner {
   const std::string_view text_;
   const TokenView tokens_;
   const HeadReader heads_;
-  const std::set<std::string_view>& brace_macros_;
+  const Macros& macros_;
   std::string scope_;  ///< the namespaces around the place that is read
   std::vector<Declaration> out_;
   std::vector<Member> members_;  ///< of the class that is being read
@@ -274,8 +293,8 @@ class Outliner {
 }  // namespace
 
 std::vector<Declaration> outline_of(std::string_view text, const std::vector<Token>& tokens,
-                                    const std::set<std::string_view>& brace_macros) {
-  return Outliner(text, TokenView(tokens), brace_macros).run();
+                                    const Macros& macros) {
+  return Outliner(text, TokenView(tokens), macros).run();
 }
 
 }  // namespace kiln::source

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +13,8 @@
 
 namespace kiln::source {
 
+class Macros;
+
 inline constexpr std::size_t kNoDeclaration = static_cast<std::size_t>(-1);
 
 enum class DeclarationKind : std::uint8_t {
@@ -21,7 +22,7 @@ enum class DeclarationKind : std::uint8_t {
   function,       ///< with or without a body
   named,          ///< a type, an alias, a variable, a concept
   check,          ///< static_assert
-  call,           ///< a macro that stands alone: NAME(...)
+  call,           ///< a macro that stands alone: NAME(...), or NAME when its replacement is complete
   instantiation,  ///< an explicit instantiation: template void f<int>();
 };
 
@@ -40,13 +41,15 @@ struct Declaration {
   std::size_t body_begin = 0;                ///< of a function that is defined here: the place of its '{'
   bool qualified = false;                    ///< of a function: CLASS::NAME, which its class declares, too
   std::vector<std::string_view> head_words;  ///< of a function with a body: the words before it
-  bool stays_in_class = false;               ///< of a member function: a constructor, virtual, an operator
+  /// True for a member function that its class always declares: a constructor, an operator, a virtual function, or
+  /// one that begins with a macro that may make another member.
+  bool stays_in_class = false;
 
   bool defined() const noexcept { return body_begin != 0; }
 };
 
-/// `brace_macros` are macros that open or close a scope, in all texts that belong together.
+/// `macros` has the macros of all texts that belong together.
 std::vector<Declaration> outline_of(std::string_view text, const std::vector<Token>& tokens,
-                                    const std::set<std::string_view>& brace_macros);
+                                    const Macros& macros);
 
 }  // namespace kiln::source

@@ -3,32 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include "left_of.hpp"
 
 namespace kiln::source {
 namespace {
 
-std::string cut_one(const std::string& text, CutRules rules = {{"kernel"}, {}, {}}) {
-  const CutTexts out = cut_host_code({text}, rules);
-  EXPECT_EQ(out.texts.at(0).size(), text.size());
-  EXPECT_EQ(std::count(out.texts[0].begin(), out.texts[0].end(), '\n'),
-            std::count(text.begin(), text.end(), '\n'));
-  return out.texts[0];
-}
-/// The rest of a text after a cut, without empty lines and without blanks around lines.
-std::string left_of(const std::string& text, CutRules rules = {{"kernel"}, {}, {}}) {
-  const std::string cut = cut_one(text, std::move(rules));
-  std::string out;
-  for (std::size_t at = 0; at < cut.size();) {
-    const std::size_t end = std::min(cut.find('\n', at), cut.size());
-    std::string line = cut.substr(at, end - at);
-    line.erase(line.find_last_not_of(" \r") + 1);
-    line.erase(0, line.find_first_not_of(' '));
-    if (!line.empty()) out += line + '\n';
-    at = end + 1;
-  }
-  return out;
-}
 const std::string kKernel = "__global__ void kernel(int* a) { a[0] = used(a); }\n";
 
 TEST(Cut, AFunctionThatNothingMentionsIsCut) {
@@ -50,7 +29,8 @@ TEST(Cut, AFunctionWithoutAnExecutionSpaceLosesItsBody) {
       "int used(int* a) ;\nint used(float* a) ;\n" + kKernel)
       << "sizeof and decltype may name it";
   const std::string overload = "__device__ int used(int* a) { return 1; }\n";
-  EXPECT_EQ(left_of("int used(float* a) { return 1; }\n" + overload + kKernel), overload + kKernel);
+  EXPECT_EQ(left_of("int used(float* a) { return 1; }\n" + overload + kKernel),
+            "int used(float* a) ;\n" + overload + kKernel);
 }
 
 TEST(Cut, ALauncherWithTheNameOfItsKernelIsCut) {
@@ -100,11 +80,34 @@ TEST(Cut, AnOverloadSetIsKeptWhole) {
   EXPECT_EQ(left_of(text), text);
 }
 
-TEST(Cut, AFunctionThatIsOnlyDeclaredIsKeptUnlessADeviceFunctionHasItsName) {
+TEST(Cut, AHostFunctionIsCutWhenADeviceFunctionHasItsParameters) {
   const std::string text = "char used(int* a);\n" + kKernel;
   EXPECT_EQ(left_of(text), text) << "for sizeof and decltype";
-  EXPECT_EQ(left_of("char used(Host a);\n__device__ int used(int* a);\n" + kKernel),
-            "__device__ int used(int* a);\n" + kKernel);
+  const std::string device = "__device__ int used(const int* a, unsigned = 1);\n";
+  for (const char* equal :
+       {"char used(const int *, unsigned);\n", "char used(const int* b, unsigned n = 2) { }\n"})
+    EXPECT_EQ(left_of(equal + device + kKernel), device + kKernel);
+  for (const std::string other : {"char used(const int a, unsigned);\n", "char used(const int* a);\n",
+                                  "char used(const int* a, long unsigned);\n",
+                                  "namespace n {\nchar used(const int* a, unsigned);\n}\n"})
+    EXPECT_EQ(left_of(other + device + kKernel), other + device + kKernel) << "sizeof may choose it";
+}
+
+TEST(Cut, AMemberOverloadOfTheHostKeepsItsHead) {
+  EXPECT_EQ(
+      left_of("struct B {\n__device__ double f(double x) { return x; }\nfloat f(float) { throw 1; }\n};\n"
+              "__global__ void kernel(int* a) { a[0] = sizeof(B().f(1.0f)); }\n"),
+      "struct B {\n__device__ double f(double x) { return x; }\nfloat f(float) ;\n};\n"
+      "__global__ void kernel(int* a) { a[0] = sizeof(B().f(1.0f)); }\n");
+}
+
+TEST(Cut, ADeductionGuideIsKeptWithItsName) {
+  const std::string text =
+      "template <typename T> struct V { T x; __device__ V(T t) : x(t) {} };\nV(int) -> V<double>;\n"
+      "template <typename T, typename... U> V(T, U...) -> V<T>;\n"
+      "__global__ void kernel(int* a) { V v(1); a[0] = sizeof(v); }\n";
+  EXPECT_EQ(left_of(text), text);
+  EXPECT_EQ(left_of("struct W { };\nW(int) -> W;\n" + kKernel), kKernel);
 }
 
 TEST(Cut, TypesAndVariablesAreKeptWhenSomethingMentionsThem) {

@@ -11,17 +11,17 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-std::set<std::string_view> brace_macros_of(const std::vector<Token>& tokens) {
+Macros macros_in(const std::vector<Token>& tokens) {
   Macros macros;
   macros.add(tokens);
-  return macros.scopes();
+  return macros;
 }
 
 /// One line for each declaration: "function+ f @ outer::inner". A plus stands for a body, "@" precedes a scope
 /// that is not empty, and "in" precedes the names of the class of a member function.
 Lines outline(std::string_view text) {
   const std::vector<Token> tokens = tokens_of(text);
-  const std::vector<Declaration> all = outline_of(text, tokens, brace_macros_of(tokens));
+  const std::vector<Declaration> all = outline_of(text, tokens, macros_in(tokens));
   const char* const kinds[] = {"fixed", "function", "named", "check", "call", "instantiation"};
   Lines out;
   for (const Declaration& d : all) {
@@ -42,7 +42,7 @@ Lines outline(std::string_view text) {
 Lines pieces(std::string_view text) {
   const std::vector<Token> tokens = tokens_of(text);
   Lines out;
-  for (const Declaration& d : outline_of(text, tokens, brace_macros_of(tokens)))
+  for (const Declaration& d : outline_of(text, tokens, macros_in(tokens)))
     out.emplace_back(text.substr(d.begin, d.end - d.begin));
   return out;
 }
@@ -50,7 +50,7 @@ Lines pieces(std::string_view text) {
 /// The only declaration of a text; fails the test when there are others.
 Declaration only(std::string_view text) {
   const std::vector<Token> tokens = tokens_of(text);
-  std::vector<Declaration> all = outline_of(text, tokens, {});
+  std::vector<Declaration> all = outline_of(text, tokens, Macros());
   EXPECT_EQ(all.size(), 1u) << text;
   return all.empty() ? Declaration{} : all[0];
 }
@@ -316,7 +316,7 @@ TEST(Outline, AClassHasTheWordsOfItsMembersButNotOfItsMemberFunctions) {
   const std::string text =
       "struct A : Base { Data a; A() : a(start()) {} void f(Input b) { g(b); } More c; };";
   const std::vector<Token> tokens = tokens_of(text);
-  const std::vector<Declaration> all = outline_of(text, tokens, {});
+  const std::vector<Declaration> all = outline_of(text, tokens, Macros());
   ASSERT_EQ(all.size(), 3u);
   for (const char* word : {"Base", "Data", "More"}) EXPECT_TRUE(has_word(all[0].words, word)) << word;
   for (const char* word : {"Input", "g", "start"}) EXPECT_FALSE(has_word(all[0].words, word)) << word;

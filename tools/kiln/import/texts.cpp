@@ -84,8 +84,7 @@ SourceTexts::SourceTexts(std::vector<File> files, Assignments define, std::strin
   for (const auto& [name, text] : define_) macros += "#define " + name + ' ' + text + '\n';
   files.emplace_back("", macros);
   for (auto& [path, text] : files) add(std::move(path), std::move(text), 1);
-  for (SourceText& text : texts_)
-    text.declarations = source::outline_of(text.text, text.tokens, macros_.scopes());
+  for (SourceText& text : texts_) text.declarations = source::outline_of(text.text, text.tokens, macros_);
   expand_kernels();
 }
 
@@ -115,8 +114,7 @@ void SourceTexts::expand_kernels() {
       if (text.size() > left) return;
       left -= text.size();
       add(from.path, std::move(text), from.line_of(first));
-      texts_.back().declarations =
-          source::outline_of(texts_.back().text, texts_.back().tokens, macros_.scopes());
+      texts_.back().declarations = source::outline_of(texts_.back().text, texts_.back().tokens, macros_);
     }
   }
 }
