@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "base/deadline.hpp"
@@ -207,6 +208,85 @@ TEST_F(Import, AnEnumeratorOrAMacroIsANumber) {
   EXPECT_TRUE(says("k.toml", "values = { LAMB = \"LAMB\" }"));
 }
 
+TEST_F(Import, AnExpressionOfEnumeratorsIsTakenAsText) {
+  const std::string source =
+      "namespace n { enum class E { A = 1, B = 2, C = 4 };\n"
+      "constexpr E operator|(E a, E b) { return E(int(a) | int(b)); }\n"
+      "template <E F, E G = E::A | E::C, int N = 1> __global__ void k(int* o) { o[N] = int(F) + int(G); }\n";
+  const std::string calls[] = {"void f(int* p) { k<E::A | E::B><<<1, 1>>>(p); } }\n",
+                               "void f(int* p) { k<E::B><<<1, 1>>>(p); } }\n"};
+  write("or.cuh", source + calls[0]);
+  const auto sum = kiln({"import", "or.cuh", "k", "N=2", "--json"}).json();
+  EXPECT_TRUE(sum["proved"]) << sum.dump(2);
+  EXPECT_EQ(sum["parameters"][0]["value"], "n_E_A_n_E_B");
+  EXPECT_TRUE(says("k.toml", "default = \"n_E_A_n_E_C\"\n")) << text("k.toml");
+  write("one.cuh", source + calls[1]);
+  EXPECT_EQ(kiln({"import", "one.cuh", "k", "--json", "--force"}).json()["parameters"][0]["value"], "B");
+  for (const auto& [given, value] : std::map<std::string, std::string>{
+           {"F=C", "C"}, {"F=E::C", "C"}, {"F=n::E::C", "C"}, {"F=n::E::A | n::E::C", "n_E_A_n_E_C"}}) {
+    const auto json = kiln({"import", "one.cuh", "k", given, "--json", "--force"}).json();
+    EXPECT_TRUE(json["proved"]) << json.dump(2);
+    EXPECT_EQ(json["parameters"][0]["value"], value);
+  }
+}
+
+TEST_F(Import, ATypeOfTheSizeOfLongLongStaysAType) {
+  const std::string source = "template <typename T> __global__ void k(T* o) { o[0] = 1; }\n";
+  for (const auto& [type, value] : std::map<std::string, std::string>{{"long", "long"},
+                                                                      {"unsigned long", "unsigned_long"},
+                                                                      {"size_t", "size_t"},
+                                                                      {"ptrdiff_t", "ptrdiff_t"},
+                                                                      {"long long", "i64"},
+                                                                      {"unsigned long long", "u64"},
+                                                                      {"uint64_t", "u64"}}) {
+    write("t.cuh", "#include <cstdint>\n#include <cstddef>\n" + source + "void f(" + type + "* p) { k<" +
+                       type + "><<<1, 1>>>(p); }\n");
+    const auto json = kiln({"import", "t.cuh", "k", "--json", "--force"}).json();
+    EXPECT_TRUE(json["proved"]) << json.dump(2);
+    EXPECT_EQ(json["parameters"][0]["value"], value);
+    EXPECT_EQ(json["parameters"][0]["kind"], value.size() == 3 ? "dtype" : "type");
+    EXPECT_EQ(json["parameters"][0]["evidence"], "t.cuh:4");
+  }
+}
+
+TEST_F(Import, ABooleanExpressionIsTakenAsText) {
+  const std::string source = "template <bool B> __global__ void k(int* o) { o[0] = B; }\n";
+  write("b.cuh", source + "void f(int* p) { k<sizeof(int) == 4><<<1, 1>>>(p); }\n");
+  const auto json = kiln({"import", "b.cuh", "k", "--json"}).json();
+  EXPECT_TRUE(json["proved"]) << json.dump(2);
+  EXPECT_EQ(json["parameters"][0]["kind"], "enum");
+  EXPECT_TRUE(text("k.toml").find("\"sizeof(int)==4\"") != std::string::npos) << text("k.toml");
+  write("b.cuh", source + "void f(int* p) { k<2 == 2><<<1, 1>>>(p); }\n");
+  EXPECT_EQ(kiln({"import", "b.cuh", "k", "--json", "--force"}).json()["parameters"][0]["value"], "true");
+}
+
+TEST_F(Import, AnOctalNumberIsReadAsTheCompilerDoes) {
+  write(
+      "o.cuh",
+      "template <int N> __global__ void k(int* o) { o[0] = N; }\nvoid f(int* p) { k<010><<<1, 1>>>(p); }\n");
+  for (const std::string given : {"", "N=010", "N=0x8", "N=8"}) {
+    Arguments arguments{"import", "o.cuh", "k", "--json", "--force"};
+    if (!given.empty()) arguments.push_back(given);
+    EXPECT_EQ(kiln(arguments).json()["parameters"][0]["value"], "8") << given;
+    EXPECT_TRUE(says("k.toml", "values = [8]")) << text("k.toml");
+  }
+}
+
+TEST_F(Import, DirectoriesThatAreGivenNowComeFirst) {
+  for (const char* directory : {"old", "gone", "new"}) {
+    ::mkdir(path(directory).c_str(), 0700);
+    write(std::string(directory) + "/h.h", "#define H " + std::to_string(directory[0]) + "\n");
+  }
+  write("m.cuh", "#include <h.h>\n__global__ void k(int* o) { o[0] = H; }\n");
+  ASSERT_EQ(kiln({"import", "m.cuh", "k", "-I", "gone", "-I", "old"}).status, 0);
+  fs::remove_all(path("gone"));
+  const Finished r = kiln({"import", "m.cuh", "k", "-I", "new", "--force"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_TRUE(says("k.toml", "include_dirs = [\"new\", \"old\"]\n")) << text("k.toml");
+  EXPECT_NE(r.err.find("'gone' of the manifest that is there is no directory any more"), std::string::npos)
+      << r.err;
+}
+
 TEST_F(Import, HintsAboutHeadersAreFollowed) {
   EXPECT_EQ(
       measures("#include <cstdint>\n__global__ void k(float* x) { x[0] = std::get<0>(std::make_tuple(1)) + "
@@ -256,6 +336,25 @@ TEST_F(Import, TriesEveryKernelOfADirectory) {
   const Finished table = kiln({"import", "--check", "all"});
   EXPECT_NE(table.out.find("1 of 2 kernels compile"), std::string::npos) << table.out;
   EXPECT_EQ(kiln({"import", "--check", "nowhere"}).status, 1);
+  ::mkdir(path("none").c_str(), 0700);
+  const Finished none = kiln({"import", "--check", "none"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.err.find("no .cu or .cuh file below it defines a kernel"), std::string::npos) << none.err;
+}
+
+TEST_F(Import, AFileThatCannotBeReadIsARowOfTheCheck) {
+  ::mkdir(path("all").c_str(), 0700);
+  write("all/good.cu", "__global__ void k(float* x) { x[0] = 1; }\n");
+  write("all/a\nb.cu", "__global__ void k(float* x) { x[0] = 1; }\n");
+  write("all/large.cu", std::string((std::size_t{16} << 20) + 1, ' '));
+  const Finished r = kiln({"import", "--check", "all", "--json"});
+  EXPECT_EQ(r.status, 3) << r.err;
+  const auto json = r.json();
+  ASSERT_EQ(json["kernels"].size(), 3u) << json.dump(2);
+  EXPECT_EQ(json["compiled"], 1);
+  EXPECT_EQ(json["kernels"][0]["kernel"], "");
+  EXPECT_NE(json["kernels"][0]["missing"].get<std::string>().find("rename it"), std::string::npos);
+  EXPECT_EQ(json["kernels"][2]["file"], "large.cu");
 }
 
 TEST_F(Import, AKernelThatDoesNotCompileIsWrittenAllTheSame) {
@@ -327,6 +426,7 @@ TEST_F(Import, AFailureKeepsTheManifestThatIsThere) {
   EXPECT_NE(r.err.find("k.toml' is left as it was; the new one is "), std::string::npos) << r.err;
   EXPECT_EQ(kiln({"import", "bad.cuh", "k", "-D", "HEAD=64", "--force"}).status, 0);
   EXPECT_TRUE(says("k.toml", "name = \"k\"\n"));
+  EXPECT_FALSE(exists("k.toml.new")) << "it is older than the manifest";
 }
 
 /// Returns true when the process has started another one.
@@ -479,6 +579,8 @@ const Refusal kRefusals[] = {
     {"NoManifestsName", {"k.cuh", "scale_rows", "-o", "k.txt"}, 2, "NAME.toml"},
     {"AnAbsoluteStub", {"k.cuh", "scale_rows", "--replace", "a.h=/tmp/a.h"}, 2, "beside the manifest"},
     {"AStubWithoutName", {"k.cuh", "scale_rows", "--replace", "a.h"}, 2, "HEADER=STUB"},
+    {"AFileNameWithALineEnd", {"line\nend.cuh", "k"}, 2, "rename it"},
+    {"AFileNameThatIsNoText", {"latin\xe9.cuh", "k"}, 2, "rename it"},
     {"NoKernel", {"k.cuh"}, 2, "kernel is required"},
     {"AnEmptyKernel", {"k.cuh", ""}, 2, "kernel"},
 };

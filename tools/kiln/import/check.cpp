@@ -50,11 +50,18 @@ class Checker {
     ImportAsked asked = check_.asked;
     asked.file = file;
     asked.print = true;
-    const SourceTexts texts = read_texts(asked, site_of(asked, "kernel"), check_.define);
-    const std::vector<KernelDeclaration> kernels = kernels_of(texts);
-    for (const KernelDeclaration& kernel : kernels) {
-      if (kernel.path != file || !kernel.defined) continue;
-      one(asked, texts, kernel, is_overloaded(kernels, kernel));
+    try {
+      const SourceTexts texts = read_texts(asked, site_of(asked, "kernel"), check_.define);
+      const std::vector<KernelDeclaration> kernels = kernels_of(texts);
+      for (const KernelDeclaration& kernel : kernels) {
+        if (kernel.path != file || !kernel.defined) continue;
+        one(asked, texts, kernel, is_overloaded(kernels, kernel));
+      }
+    } catch (const Error& error) {
+      if (error.code() == Errc::no_compiler || error.code() == Errc::unsupported_arch) throw;
+      Json row = row_of(file);
+      row["missing"] = error.what();
+      add(std::move(row));
     }
   }
   /// One object for each kernel, as the JSON has it.
@@ -63,14 +70,9 @@ class Checker {
  private:
   void one(const ImportAsked& asked, const SourceTexts& texts, const KernelDeclaration& kernel,
            bool overloaded) {
-    Json row{{"file", fs::path(asked.file).lexically_relative(check_.directory).string()},
-             {"line", kernel.line},
-             {"kernel", kernel.qualified()},
-             {"compiles", false},
-             {"rounds", 0},
-             {"cubin_bytes", 0},
-             {"needs", ""},
-             {"missing", ""}};
+    Json row = row_of(asked.file);
+    row["line"] = kernel.line;
+    row["kernel"] = kernel.qualified();
     const auto begin = base::Clock::now();
     try {
       ImportDraft draft = draft_of(kernel, texts, overloaded, {});
@@ -94,9 +96,24 @@ class Checker {
       row["missing"] = error.what();
     }
     row["seconds"] = std::chrono::duration<double>(base::Clock::now() - begin).count();
+    add(std::move(row));
+  }
+  /// A row without a kernel, for a file that cannot be read.
+  Json row_of(const std::string& file) const {
+    return {{"file", fs::path(file).lexically_relative(check_.directory).string()},
+            {"line", 1},
+            {"kernel", ""},
+            {"compiles", false},
+            {"rounds", 0},
+            {"seconds", 0.0},
+            {"cubin_bytes", 0},
+            {"needs", ""},
+            {"missing", ""}};
+  }
+  void add(Json row) {
     if (!context_.json)
-      std::fprintf(stderr, "%s %s: %s\n", row["file"].get<std::string>().c_str(), kernel.qualified().c_str(),
-                   state_of(row));
+      std::fprintf(stderr, "%s %s: %s\n", row["file"].get<std::string>().c_str(),
+                   row["kernel"].get<std::string>().c_str(), state_of(row));
     rows_.push_back(std::move(row));
   }
 
@@ -112,6 +129,9 @@ int check_sources(Context& context, const ImportCheck& check) {
   for (const std::string& file : sources_below(check.directory)) checker.file(file);
   context.service().core().path().flush();
   const Json rows = checker.take();
+  if (rows.empty())
+    throw Error(Errc::invalid_argument, "--check " + base::quote(check.directory, 4096) +
+                                            ": no .cu or .cuh file below it defines a kernel");
   const auto compiled =
       std::count_if(rows.begin(), rows.end(), [](const Json& row) { return row["compiles"].get<bool>(); });
   if (context.json) {

@@ -18,11 +18,40 @@ namespace {
 using Kind = ImportParameter::Kind;
 constexpr std::int64_t kGuessedInteger = 128;
 
+/// A number of C++ without a suffix: "8", "-8", "0x8", "010".
 std::optional<std::int64_t> whole_number(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  std::string_view digits = text.substr(negative ? 1 : 0);
+  int base = 10;
+  if (digits.starts_with("0x") || digits.starts_with("0X"))
+    base = 16;
+  else if (digits.starts_with("0b") || digits.starts_with("0B"))
+    base = 2;
+  else if (digits.size() > 1 && digits[0] == '0')
+    base = 8;
+  if (base == 16 || base == 2) digits.remove_prefix(2);
   std::int64_t out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return out;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out, base);
+  if (error != std::errc{} || end != digits.data() + digits.size() || digits.empty() || digits[0] == '-')
+    return std::nullopt;
+  return negative ? -out : out;
+}
+
+/// True for NAME, A::NAME and ::A::NAME.
+bool is_name_chain(const Tokens& text) {
+  bool name = false;  // the last token is a name
+  for (const Token& t : text) {
+    if (name ? !t.is("::") : !t.is_word() && !(t.is("::") && &t == text.data())) return false;
+    name = t.is_word();
+  }
+  return name;
+}
+/// True when `text` names the same as `qualified`, from a namespace in which it is written.
+bool names(const Tokens& text, const std::string& qualified) {
+  if (!is_name_chain(text)) return false;
+  std::string name;
+  for (const Token& t : text) name += t.text;
+  return name == qualified || name == "::" + qualified || qualified.ends_with("::" + name);
 }
 
 bool is_integer_type(const std::string& type) {
@@ -38,7 +67,11 @@ bool is_integer_type(const std::string& type) {
 std::string dtype_name(const std::string& text) {
   if (const auto dtype = dtype_from(text)) return std::string(to_string(*dtype));
   const auto dtype = dtype_of(text);
-  return dtype && text != "bool" && text != "char" ? std::string(to_string(*dtype)) : std::string();
+  if (!dtype || text == "bool" || text == "char") return {};
+  // Types of their own, although they have the size of long long: a template may be specialised for one of them.
+  for (const std::string_view other : {"long", "unsigned long", "size_t", "ptrdiff_t"})
+    if (text.ends_with(other) && !text.ends_with("long long")) return {};
+  return std::string(to_string(*dtype));
 }
 
 class ParameterDraft {
@@ -78,7 +111,7 @@ class ParameterDraft {
     if (in.kind == DeclaredParameter::Kind::type) return !dtype_name(text).empty() || dtype_parameter(text);
     if (!expression_of(in.fallback, draft_.parameters).empty()) return true;
     const EnumDeclaration* declared = source_.enumeration(in.type);
-    return declared && has(declared->values, std::string(in.fallback.back().text));
+    return declared && !enumerator(*declared, in.fallback).empty();
   }
 
  private:
@@ -94,6 +127,13 @@ class ParameterDraft {
       out_->evidence = found.place;
       return;
     }
+  }
+  /// The enumerator that a text names; empty when the text is something else.
+  static std::string enumerator(const EnumDeclaration& declared, const Tokens& text) {
+    const std::string outer = declared.qualified.substr(0, declared.qualified.rfind(':') + 1);
+    for (const std::string& value : declared.values)
+      if (names(text, declared.qualified + "::" + value) || names(text, outer + value)) return value;
+    return {};
   }
   const ImportParameter* dtype_parameter(const std::string& name) const {
     for (const ImportParameter& p : draft_.parameters)
@@ -133,6 +173,10 @@ class ParameterDraft {
     } else if (!value_.empty()) {
       for (const std::string& value : shown()) add_choice(identifier_of(value), value);
       out_->value = identifier_of(value_);
+    } else if (const std::string text = source_.qualified(in_->fallback); !text.empty()) {
+      out_->kind = Kind::type;
+      add_choice(identifier_of(text), text);
+      out_->fallback = '"' + identifier_of(text) + '"';
     } else {
       return guessed_type();
     }
@@ -169,10 +213,12 @@ class ParameterDraft {
   }
   void boolean() {
     out_->kind = Kind::boolean;
+    if (const auto constant = constant_of(value_); constant && !out_->evidence.empty())
+      value_ = *constant != 0 ? "true" : "false";
     if (value_ == "1" || value_ == "0") value_ = value_ == "1" ? "true" : "false";
     if (!value_.empty() && value_ != "true" && value_ != "false") {
       if (out_->evidence.empty()) refuse("true or false");
-      value_.clear();
+      return other();
     }
     const std::string text = expression_of(in_->fallback, draft_.parameters);
     if (!text.empty()) out_->fallback = '"' + text + '"';
@@ -194,7 +240,7 @@ class ParameterDraft {
     if (number) out_->value = std::to_string(*number);
     if (number) add_choice(out_->value, "");
     for (const std::string& value : shown())
-      if (whole_number(value)) add_choice(value, "");
+      if (const auto one = whole_number(value)) add_choice(std::to_string(*one), "");
     if (const auto fixed = constant_of(text)) add_choice(std::to_string(*fixed), "");
     out_->todo = "which values the kernel takes: range or values = [...]";
   }
@@ -208,10 +254,15 @@ class ParameterDraft {
     out_->kind = Kind::enumeration;
     for (const std::string& name : declared.values) add_choice(name, declared.qualified + "::" + name);
     take_text();
-    if (!in_->fallback.empty() && has(declared.values, std::string(in_->fallback.back().text)))
-      out_->fallback = '"' + std::string(in_->fallback.back().text) + '"';
-    if (out_->value.empty() && out_->fallback.empty() && !declared.values.empty())
-      out_->value = declared.values[0];
+    std::string fallback = enumerator(declared, in_->fallback);
+    if (const std::string text = source_.qualified(in_->fallback); fallback.empty() && !text.empty()) {
+      fallback = identifier_of(text);
+      add_choice(fallback, text);
+    }
+    if (!fallback.empty()) out_->fallback = '"' + fallback + '"';
+    if (!out_->value.empty() || !fallback.empty() || declared.values.empty()) return;
+    out_->value = declared.values[0];
+    out_->guessed = true;
   }
   /// A value of a type that the source does not declare: a function, or an enum of a library.
   void other() {
@@ -227,12 +278,19 @@ class ParameterDraft {
   /// Takes the value, which is the name of a choice or C++ text.
   void take_text() {
     if (value_.empty()) return;
-    const std::string last = value_.substr(value_.rfind(':') + 1);
-    const auto same = [&](const auto& choice) { return choice.first == last; };
-    const bool known = std::any_of(out_->choices.begin(), out_->choices.end(), same);
-    out_->value = known ? last : identifier_of(value_);
-    if (!known)
-      for (const std::string& value : shown()) add_choice(identifier_of(value), value);
+    const auto choice_of = [&](const std::string& text) {
+      const Tokens tokens = source::tokens_of(text);
+      for (const auto& [name, cpp] : out_->choices)
+        if (text == name || names(tokens, cpp)) return name;
+      if (const EnumDeclaration* declared = source_.enumeration(in_->type))
+        return enumerator(*declared, tokens);
+      return std::string();
+    };
+    out_->value = choice_of(value_);
+    if (!out_->value.empty()) return;
+    for (const std::string& value : shown())
+      if (choice_of(value).empty()) add_choice(identifier_of(value), value);
+    out_->value = identifier_of(value_);
   }
   [[noreturn]] void refuse(const std::string& allowed) const {
     throw Error(Errc::invalid_value, out_->name + '=' + base::quote(given(in_->name)) + ": '" +

@@ -136,7 +136,8 @@ Assignments replacements(const Arguments& arguments) {
 }
 
 /// Takes over the stubs of the manifest that is there, so that a second import needs no options for them.
-void keep_stubs(const ImportSite& site, std::size_t stubs, ImportDraft& draft) {
+/// Directories that are given now come before the directories of the manifest.
+void keep_stubs(const ImportSite& site, ImportDraft& draft) {
   const auto content = base::read_file(site.manifest, kMostBytes);
   if (!content) return;
   try {
@@ -147,14 +148,14 @@ void keep_stubs(const ImportSite& site, std::size_t stubs, ImportDraft& draft) {
       if (stub != source::kEmptyHeader && std::none_of(replace.begin(), replace.end(), same))
         replace.emplace_back(name, stub);
     }
-    // The order of the old manifest holds, so that its stubs stay before the other directories.
-    std::vector<std::string> all(draft.include_dirs.begin(),
-                                 draft.include_dirs.begin() + static_cast<std::ptrdiff_t>(stubs));
-    const auto& searched = draft.include_dirs;
-    for (const auto* list : {&old.compile.include_dirs, &searched})
-      for (const std::string& directory : *list)
-        if (std::find(all.begin(), all.end(), directory) == all.end()) all.push_back(directory);
-    draft.include_dirs = std::move(all);
+    for (const std::string& directory : old.compile.include_dirs) {
+      if (has(draft.include_dirs, directory)) continue;
+      if (is_directory(site.place.directory, directory))
+        draft.include_dirs.push_back(directory);
+      else
+        std::fprintf(stderr, "%s of the manifest that is there is no directory any more, and is left out\n",
+                     base::quote(directory, 4096).c_str());
+    }
   } catch (const Error&) {  // it is no manifest, or one of a newer version
   }
 }
@@ -200,7 +201,7 @@ int import(Context& context, const Arguments& arguments) {
   draft.name = name;
   draft.measures.replace = replacements(arguments);
   draft.include_dirs = site.include_dirs;
-  keep_stubs(site, arguments.asked.stub_dirs.size(), draft);
+  keep_stubs(site, draft);
   runtime::Core& core = context.service().core();
   const RoundStarts silent = [](int, const std::string&) {};
   const Proof proof = prove(core, site.place, arch, draft, context.json ? silent : tell_round);

@@ -1,11 +1,13 @@
 #include "tools/kiln/import/place.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/file.hpp"
 #include "base/quote.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
+#include "manifest/toml/string.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 
 namespace kiln::cli {
@@ -34,6 +36,31 @@ void refuse_existing(const std::string& path, bool force) {
   if (!force)
     throw Error(Errc::io, base::quote(path, 4096) +
                               " is there already: --force overwrites it, -o and --name choose another");
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const auto first = static_cast<unsigned char>(text[0]);
+    const std::size_t more = first < 0x80 ? 0 : first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+    if (more >= text.size() || (first >= 0x80 && (first < 0xc2 || first > 0xf4))) return false;
+    char32_t code = more == 0 ? first : first & (0x3fu >> more);
+    for (std::size_t i = 1; i <= more; ++i) {
+      if ((static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80) return false;
+      code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3fu);
+    }
+    constexpr char32_t kFirstOf[] = {0, 0x80, 0x800, 0x10000};
+    if (code < kFirstOf[more] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
+    text.remove_prefix(more + 1);
+  }
+  return true;
+}
+/// A manifest is UTF-8 text without control characters, and so are the names in it.
+std::string writable(std::string name) {
+  if (!is_utf8(name) || std::any_of(name.begin(), name.end(), source::is_control))
+    throw Error(Errc::invalid_argument,
+                base::quote(name, 4096) +
+                    " cannot stand in a manifest: it must be UTF-8 without control characters; rename it");
+  return name;
 }
 
 /// The name of the file below the first of the directories that it lies below; empty when it lies below none.
@@ -74,6 +101,11 @@ void reach(ImportSite& site, const fs::path& file, const fs::path& directory, co
 }
 
 }  // namespace
+
+bool is_directory(const std::string& directory, const std::string& searched) {
+  std::error_code error;
+  return fs::is_directory(fs::path(directory) / searched, error);
+}
 
 std::string template_name(const ImportAsked& asked, const std::string& kernel) {
   std::string stem;
@@ -118,9 +150,12 @@ ImportSite site_of(const ImportAsked& asked, const std::string& name) {
       throw Error(Errc::invalid_argument,
                   base::quote(searched, 4096) +
                       " is no directory; -I and --stubs take one directory each, and may be repeated");
-    out.include_dirs.push_back(path_from(real(searched), directory));
+    out.include_dirs.push_back(writable(path_from(real(searched), directory)));
   }
   reach(out, file, directory, asked, name);
+  writable(out.place.source);
+  writable(out.place.text.substr(0, out.place.text.find('\n')));
+  for (const std::string& searched : out.include_dirs) writable(searched);
   if (!out.includer.empty() && !asked.print) refuse_existing(out.includer, asked.force);
   return out;
 }
@@ -133,6 +168,7 @@ std::string write_import(const ImportSite& site, const std::string& manifest, Co
     base::write_file(site.includer, site.place.text);
   std::string path = site.manifest + (keep ? ".new" : "");
   base::write_file(path, manifest);
+  if (compiles == Compiles::yes) fs::remove(site.manifest + ".new", error);
   return path;
 }
 

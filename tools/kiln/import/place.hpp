@@ -31,15 +31,19 @@ struct ImportSite {
   std::vector<std::string> include_dirs;  ///< relative to the manifest's directory
 };
 
+/// True when `searched`, which may be relative to `directory`, is a directory.
+bool is_directory(const std::string& directory, const std::string& searched);
+
 /// The template's name from --name, the manifest's file name, or `kernel`. Throws Error(invalid_argument)
 /// when these contradict each other.
 std::string template_name(const ImportAsked& asked, const std::string& kernel);
-/// Throws Error(io) when a file would be overwritten without `force`, or when the place is no directory.
+/// Throws Error(io) when a file would be overwritten without `force`, or when the place is no directory, and
+/// Error(invalid_argument) when a name cannot stand in a manifest.
 ImportSite site_of(const ImportAsked& asked, const std::string& name);
 
 /// Writes all files at the end of the import. An interrupt before this leaves no file, and one during it
 /// waits. An existing manifest is overwritten only by one that compiles; else the new one is NAME.toml.new
-/// beside it. Returns the path of the manifest. Throws Error(io).
+/// beside it. One that compiles replaces a NAME.toml.new, too. Returns the path of the manifest. Throws Error(io).
 enum class Compiles { yes, not_yet };
 std::string write_import(const ImportSite& site, const std::string& manifest, Compiles compiles);
 

@@ -12,11 +12,11 @@ using source::TokenRange;
 using source::TokenView;
 
 /// Words that mean the same at every place of a program.
-constexpr std::array<std::string_view, 27> kGlobalWords = {
-    "true",    "false",  "float",   "double",  "int",           "unsigned",    "signed",
-    "long",    "short",  "char",    "bool",    "half",          "__half",      "half2",
-    "nullptr", "void",   "const",   "size_t",  "__nv_bfloat16", "nv_bfloat16", "std",
-    "sizeof",  "int8_t", "uint8_t", "int32_t", "uint32_t",      "int64_t"};
+constexpr std::array<std::string_view, 31> kGlobalWords = {
+    "true",    "false",    "float",         "double",      "int",      "unsigned", "signed",   "long",
+    "short",   "char",     "bool",          "half",        "__half",   "half2",    "nullptr",  "void",
+    "const",   "size_t",   "__nv_bfloat16", "nv_bfloat16", "std",      "sizeof",   "int8_t",   "uint8_t",
+    "int32_t", "uint32_t", "int64_t",       "int16_t",     "uint16_t", "uint64_t", "ptrdiff_t"};
 
 bool is_global(std::string_view word) {
   return std::find(kGlobalWords.begin(), kGlobalWords.end(), word) != kGlobalWords.end();
