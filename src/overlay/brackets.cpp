@@ -35,6 +35,11 @@ std::size_t TokenView::after_group(std::size_t i, std::size_t end) const {
   return end;
 }
 
+bool TokenView::is_shift(std::size_t i) const {
+  return (*this)[i].is("<") && (*this)[i + 1].is("<") &&
+         (*this)[i].text.data() + 1 == (*this)[i + 1].text.data();
+}
+
 std::size_t TokenView::after_angles(std::size_t i, std::size_t end) const {
   int angles = 0;
   while (i < end) {
@@ -44,6 +49,10 @@ std::size_t TokenView::after_angles(std::size_t i, std::size_t end) const {
       continue;
     }
     if (t.is(";") || t.is("}")) return i;
+    if (t.is("<") && angles > 0 && is_shift(i)) {
+      i += 2;
+      continue;
+    }
     if (t.is("<") && (angles == 0 || (*this)[i - 1].is_word())) ++angles;
     const bool arrow = i > 0 && (*this)[i - 1].is("-");
     if (t.is(">") && !arrow && --angles == 0) return i + 1;
@@ -62,7 +71,7 @@ std::vector<TokenRange> TokenView::pieces(std::size_t from, std::size_t to) cons
       begin = ++i;
     } else if (t.is("(") || t.is("[") || t.is("{")) {
       i = after_group(i, to);
-    } else if (t.is("<") && i > from && (*this)[i - 1].is_word()) {
+    } else if (t.is("<") && i > from && (*this)[i - 1].is_word() && !is_shift(i)) {
       i = std::max(after_angles(i, to), i + 1);
     } else {
       ++i;

@@ -47,6 +47,8 @@ class TokenView {
   std::size_t after_angles(std::size_t i, std::size_t end) const;
   /// The pieces between commas outside of brackets. Empty pieces are left out.
   std::vector<TokenRange> pieces(std::size_t from, std::size_t to) const;
+  /// True for the first '<' of a '<<' that no blank divides. No template arguments open so.
+  bool is_shift(std::size_t i) const;
   std::size_t after_directives(std::size_t i, std::size_t end) const;
   /// The words from one position to another, each once. A directive has the words after its name.
   std::vector<std::string_view> words(std::size_t from, std::size_t to) const;

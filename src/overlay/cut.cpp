@@ -19,6 +19,11 @@ using WordSet = std::unordered_set<std::string_view>;
 constexpr std::array<std::string_view, 7> kImplicit = {"begin",      "end",           "get", "operator",
                                                        "tuple_size", "tuple_element", "swap"};
 
+/// Namespaces of headers that the cut does not read: of the toolkit, and kiln's shims and stubs.
+constexpr std::array<std::string_view, 15> kLibraries = {
+    "std", "cuda",   "cub", "thrust", "cooperative_groups", "nvcuda", "nv", "kiln", "torch", "c10",
+    "at",  "caffe2", "rmm", "nvtx3",  "headeronly"};
+
 struct Piece {
   Declaration declaration;
   std::size_t text = 0;
@@ -47,16 +52,21 @@ class Cutter {
       for (Declaration& d : outline_of(texts[i], tokens[i], macros_)) {
         Piece piece;
         piece.text = i;
+        add_namespaces(d, tokens[i]);
         if (d.parent != kNoDeclaration) piece.parent = base + d.parent;
         for (const std::string_view word : d.specifiers) piece.marks |= macros_.marks_of(word);
         if (d.kind == DeclarationKind::call && macros_.instantiates(tokens[i][d.tokens.begin].text))
           d.kind = DeclarationKind::instantiation;
         const std::vector<std::string_view> used = naming_macros(d, tokens[i]);
         if (!used.empty()) piece.whole = !name_as_expanded(d, texts[i], used);
-        for (const std::string_view name : d.names) {
-          piece.cut_by_name |= cut.contains(name);
-          piece.keep_by_name |= keep.contains(name);
-        }
+        const auto counts = [&](const WordSet& listed) {
+          return std::count_if(d.names.begin(), d.names.end(),
+                               [&](auto name) { return listed.contains(name); });
+        };
+        const auto names = static_cast<std::ptrdiff_t>(d.names.size());
+        piece.keep_by_name = counts(keep) > 0;
+        piece.cut_by_name =
+            counts(cut) >= (d.kind == DeclarationKind::call ? std::max<std::ptrdiff_t>(names, 1) : 1);
         piece.declaration = std::move(d);
         pieces_.push_back(std::move(piece));
       }
@@ -102,10 +112,19 @@ class Cutter {
   }
 
  private:
-  bool completes(std::string_view name) {
-    const auto found = completes_.find(name);
-    return found != completes_.end() ? found->second
-                                     : completes_.emplace(name, macros_.completes(name)).first->second;
+  void add_namespaces(const Declaration& d, const std::vector<Token>& tokens) {
+    const TokenView view(tokens);
+    if (view[d.tokens.begin].is("namespace")) namespaces_.insert(view[d.tokens.begin + 1].text);  // an alias
+    if (d.scope == last_scope_) return;
+    last_scope_ = d.scope;
+    for (const Token& token : tokens_of(scopes_of_namespaces_.emplace_back(d.scope)))
+      if (token.is_word()) namespaces_.insert(token.text);
+  }
+  /// True for a macro that may make more than a part of one declaration.
+  bool makes_more(std::string_view name) {
+    const auto found = makes_more_.find(name);
+    if (found != makes_more_.end()) return found->second;
+    return makes_more_[name] = macros_.completes(name) || macros_.reaches_pragma(name);
   }
   /// The macros in a declaration, outside of its brackets and its body, that may change what it declares.
   std::vector<std::string_view> naming_macros(const Declaration& d, const std::vector<Token>& tokens) {
@@ -119,7 +138,7 @@ class Cutter {
       const bool call = view[i + 1].is("(") && i + 1 < d.tokens.end;
       const bool known = view[i].is_word() && macros_.find(view[i].text);
       if (known && ((call && macros_.is_called(view[i].text)) || has(d.names, view[i].text) ||
-                    completes(view[i].text) || macros_.reaches_pragma(view[i].text)))
+                    makes_more(view[i].text)))
         out.push_back(view[i].text);
       if (view[i].is("(") || view[i].is("[")) i = view.after_group(i, d.tokens.end) - 1;
     }
@@ -147,9 +166,9 @@ class Cutter {
   /// it may be more than the declaration that these names have.
   bool name_as_expanded(Declaration& d, std::string_view text, const std::vector<std::string_view>& used) {
     const auto expansions = expansions_of(macros_, naming_part(d, text));
-    if (!expansions) return d.kind == DeclarationKind::call && !makes_device_code(d.words);
+    if (!expansions) return false;
     std::vector<std::string_view> names, arguments;
-    bool understood = true, special = true, type = false;
+    bool understood = true, special = true, type = false, function = false;
     for (const std::string& made : *expansions) {
       const std::string& expanded = expanded_.emplace_back(made);
       for (const Declaration& inner : outline_of(expanded, tokens_of(expanded), macros_)) {
@@ -157,26 +176,25 @@ class Cutter {
         understood = understood && inner.kind != DeclarationKind::fixed;
         special = special && inner.specialisation;
         type = type || inner.kind == DeclarationKind::named;
+        function = function || inner.kind == DeclarationKind::function;
         names.insert(names.end(), inner.names.begin(), inner.names.end());
         arguments.insert(arguments.end(), inner.arguments.begin(), inner.arguments.end());
       }
     }
     const bool call = d.kind == DeclarationKind::call;
-    if (call) {
+    // SPEC(float) { ... } and struct NAME(a) { ... } look like functions.
+    const bool looks = d.kind == DeclarationKind::function && type && !function;
+    if (looks) d.kind = DeclarationKind::named;
+    if (call || looks) {
       d.specialisation = special && !names.empty();
       if (d.specialisation) d.arguments = std::move(arguments);
     }
-    // struct NAME(a) { ... } looks like a function.
-    if (d.kind == DeclarationKind::function && type && makes_a_type(d)) d.kind = DeclarationKind::named;
     if (!names.empty()) d.names = std::move(names);
     if (call) return true;
     const bool more = std::any_of(used.begin(), used.end(), [&](std::string_view name) {
-      return (completes(name) || macros_.reaches_pragma(name)) && makes_device_code({name});
+      return makes_more(name) && makes_device_code({name});
     });
     return understood && !more;
-  }
-  static bool makes_a_type(const Declaration& d) {
-    return has(d.specifiers, "struct") || has(d.specifiers, "class") || has(d.specifiers, "union");
   }
   void reach(std::string_view word) {
     if (reached_.insert(word).second) waiting_.push_back(word);
@@ -226,14 +244,17 @@ class Cutter {
     const bool callable = d.kind != DeclarationKind::function || piece.marks.device || piece.marks.constant ||
                           piece.keep_by_name;
     if (callable) return keep(i);
-    if (piece.declared || d.qualified || (!d.stays_in_class && !may_be_chosen(i))) return;
+    if (piece.whole && d.qualified) return keep(i);
+    if (piece.declared || d.qualified) return;
+    if (!d.stays_in_class && !piece.whole && !may_be_chosen(i)) return;
     if (!d.defined()) return keep(i);
     piece.declared = true;
     for (const std::string_view word : d.head_words) reach(word);
   }
   /// True for a host function that sizeof or decltype may choose. nvcc refuses every other use of it in device
   /// code. No use of a kernel's name is one, and no operator is mentioned by name.
-  bool may_be_chosen(std::size_t i) {
+  bool may_be_chosen(std::size_t i) const {
+    if (!pieces_[i].is_member() && names_unknown_namespace(pieces_[i])) return false;
     for (const std::string_view name : pieces_[i].declaration.names) {
       if (name == "operator") return false;
       const auto& same = by_name_.at(name);
@@ -246,6 +267,30 @@ class Cutter {
       if (kernel && !other) return false;
     }
     return true;
+  }
+  /// True when the head of a function has LIB::NAME, and neither a text nor a header of kiln or of the toolkit
+  /// declares LIB. The header of the library is missing, so no compiler could read the head.
+  bool names_unknown_namespace(const Piece& piece) const {
+    const Declaration& d = piece.declaration;
+    const std::size_t end = d.defined() ? d.body_begin : d.end;
+    const std::vector<Token> tokens = tokens_of(texts_[piece.text].substr(d.begin, end - d.begin));
+    const TokenView view(tokens);
+    for (std::size_t t = 0; t < view.size(); ++t) {
+      const std::string_view word = view[t].text;
+      if (!view[t].is_word() || !view[t + 1].is("::") || (t > 0 && view[t - 1].is("::"))) continue;
+      const bool known = namespaces_.contains(word) || by_name_.contains(word) || macros_.find(word) ||
+                         std::find(kLibraries.begin(), kLibraries.end(), word) != kLibraries.end();
+      if (!known && !is_parameter(view, word)) return true;
+    }
+    return false;
+  }
+  /// True for a parameter of the template that the tokens declare.
+  static bool is_parameter(const TokenView& view, std::string_view word) {
+    for (std::size_t t = 1; t < view.size(); ++t) {
+      const Token& before = view[t - 1];
+      if (view[t].is(word) && before.is_word() && !before.is("const") && !view[t + 1].is("::")) return true;
+    }
+    return false;
   }
   /// True for two functions of one scope with equal parameters: branches of an #if. Templates count as different.
   bool is_equal_overload(std::size_t i, std::size_t k) const {
@@ -380,9 +425,12 @@ class Cutter {
 
   const std::vector<std::string_view>& texts_;
   Macros macros_;
-  std::deque<std::string> expanded_;                      ///< texts of uses of macros
-  std::unordered_map<std::string_view, bool> completes_;  ///< answers of macros_.completes()
-  std::size_t joined_ = 0;                                ///< the most words that ## of a reached macro joins
+  WordSet namespaces_;  ///< words of the scopes of all declarations, and aliases
+  std::deque<std::string> scopes_of_namespaces_;
+  std::string last_scope_;
+  std::deque<std::string> expanded_;  ///< texts of uses of macros
+  std::unordered_map<std::string_view, bool> makes_more_;
+  std::size_t joined_ = 0;  ///< the most words that ## of a reached macro joins
   std::vector<Piece> pieces_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_type_;  ///< of foreign specialisations

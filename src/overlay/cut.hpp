@@ -8,7 +8,8 @@
 // A function is cut when nothing that is kept mentions its name. One that has neither __device__, __global__ nor
 // constexpr is host code: nvcc would refuse a call of it in a kernel. It loses its body, but keeps its head when
 // kept text mentions its name, because sizeof and decltype may choose it. The head is cut, too, when a device
-// function of the same scope has equal parameters, or when only kernels have the name.
+// function of the same scope has equal parameters, when only kernels have the name, or when the head needs a
+// namespace that nothing declares.
 // Operators are cut without that. Constructors, operators and virtual functions of a kept class always keep their
 // heads.
 // Types, aliases, variables, concepts and deduction guides are cut when nothing that is kept mentions their names. A specialisation

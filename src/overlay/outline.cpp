@@ -229,6 +229,8 @@ class Outliner {
       macro_end = end_of_call(macros_, text_.substr(offset(i), offset(after - 1) + 1 - offset(i)));
     if (macro_end == MacroEnd::closed) return function ? 0 : after;
     if (known && macro_end == MacroEnd::open) return 0;
+    // A macro of the toolkit: __CUDA_ALIGN__(16) struct A { ... };
+    if (!known && tokens_[i].text.starts_with("__")) return 0;
     // A macro that another declaration may follow: NAME(...) on a line of its own.
     const std::string_view between = text_.substr(offset(after - 1), offset(after) - offset(after - 1));
     const bool new_line = between.find('\n') != std::string_view::npos;

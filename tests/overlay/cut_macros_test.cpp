@@ -66,6 +66,19 @@ TEST(CutOfMacros, AnAttributeThatIsAMacroStaysWithItsDeclaration) {
       "#define ALIGN(n) __align__(n)\n__global__ void kernel() {}\n");
 }
 
+TEST(CutOfMacros, AnAttributeOfTheToolkitStaysWithItsDeclaration) {
+  const std::string text = "__CUDA_ALIGN__(16)\nstruct A { int a; };\n__global__ void kernel(A* a) { }\n";
+  EXPECT_EQ(left_of(text), text);
+}
+
+TEST(CutOfMacros, AMacroMayBeTheHeadOfAType) {
+  const std::string text =
+      kTraits +
+      "#define SPEC(T) template <> struct Traits<T>\nSPEC(float) { static constexpr int n = 4; };\n" +
+      "#define NAME(a) a##_x\nstruct NAME(A) { int n; };\n" + kUsesTraits + "__device__ A_x a;\n";
+  EXPECT_EQ(left_of(text, {{"kernel", "a"}, {}, {}}), text);
+}
+
 TEST(CutOfMacros, AMemberThatBeginsWithAMacroIsNeverCut) {
   const std::string kernel = "__global__ void kernel(P p, int* a) { a[0] = p.b; }\n";
   EXPECT_EQ(
@@ -78,6 +91,24 @@ TEST(CutOfMacros, AMemberThatBeginsWithAMacroIsNeverCut) {
                     "int b;\n};\n" +
                     kernel),
             "#define field(T, n) T n; int\nstruct P {\nfield(float, q) ok() const ;\nint b;\n};\n" + kernel);
+}
+
+TEST(CutOfMacros, AFunctionKeepsItsHeadWhenAMacroInItMakesAType) {
+  const std::string macro = "#define PRE struct P { int a; }; static\n";
+  const std::string kernel = "__global__ void kernel(P p) { }\n";
+  EXPECT_EQ(left_of(macro + "PRE void host() { throw 1; }\n" + kernel),
+            macro + "PRE void host() ;\n" + kernel);
+  const std::string device = "__device__ void host() { }\n";
+  EXPECT_EQ(left_of(macro + "PRE void host() { throw 1; }\n" + device + kernel),
+            macro + "PRE void host() ;\n" + device + kernel);
+  EXPECT_EQ(left_of(macro + "PRE int variable;\n" + kernel), macro + "PRE int variable;\n" + kernel);
+}
+
+TEST(CutOfMacros, ACallIsCutByNameWhenAllItsNamesAre) {
+  const std::string macro = "#define TWO(a, b) __constant__ int a; int b;\n#define ONE(a) int a[9];\n";
+  const std::string kernel = "__global__ void kernel(int* p) { p[0] = one + x + y; }\n";
+  EXPECT_EQ(left_of(macro + "ONE(one)\nTWO(x, y)\n" + kernel, {{"kernel"}, {}, {"one", "y"}}),
+            macro + "TWO(x, y)\n" + kernel);
 }
 
 TEST(CutOfMacros, AFunctionOrVariableHasTheNameThatItsMacroMakes) {

@@ -101,6 +101,16 @@ TEST(Cut, AMemberOverloadOfTheHostKeepsItsHead) {
       "__global__ void kernel(int* a) { a[0] = sizeof(B().f(1.0f)); }\n");
 }
 
+TEST(Cut, AHeadWithANamespaceOfAMissingHeaderIsCut) {
+  const std::string text =
+      "namespace own {\nstruct A { };\n}\nnamespace other = own;\n__device__ int used(int* a);\n"
+      "template <class T> int used(typename T::type a, other::A b) ;\nint used(own::A a, std::size_t b) ;\n" +
+      kKernel;
+  EXPECT_EQ(
+      left_of(text + "lib::Tensor used(const lib::Tensor& x) { return x; }\nint used(own::A a, lib::B b);\n"),
+      text);
+}
+
 TEST(Cut, ADeductionGuideIsKeptWithItsName) {
   const std::string text =
       "template <typename T> struct V { T x; __device__ V(T t) : x(t) {} };\nV(int) -> V<double>;\n"

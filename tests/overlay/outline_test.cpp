@@ -112,6 +112,11 @@ TEST(Outline, TemplatesAndSpecialisations) {
             (Lines{"function+ f"}));
 }
 
+TEST(Outline, AShiftOpensNoTemplateArguments) {
+  EXPECT_EQ(outline("template <int N, int M = N << 3, int L = 1 << N> void f(A<N> a) { a << 1; }\nint b;\n"),
+            (Lines{"function+ f", "named b"}));
+}
+
 TEST(Outline, OperatorsHaveTheNameOperator) {
   EXPECT_EQ(outline("A operator+(A a, A b) { return a; }"), (Lines{"function+ operator"}));
   EXPECT_EQ(outline("bool operator<(A a, A b);"), (Lines{"function operator"}));
