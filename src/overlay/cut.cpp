@@ -6,9 +6,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "overlay/expansion.hpp"
 #include "overlay/macros.hpp"
+#include "overlay/made.hpp"
 #include "overlay/outline.hpp"
+#include "overlay/parameters.hpp"
 
 namespace kiln::source {
 namespace {
@@ -57,8 +58,9 @@ class Cutter {
         for (const std::string_view word : d.specifiers) piece.marks |= macros_.marks_of(word);
         if (d.kind == DeclarationKind::call && macros_.instantiates(tokens[i][d.tokens.begin].text))
           d.kind = DeclarationKind::instantiation;
-        const std::vector<std::string_view> used = naming_macros(d, tokens[i]);
-        if (!used.empty()) piece.whole = !name_as_expanded(d, texts[i], used);
+        const MadeDeclarations::Made made = made_.read(d, texts[i], tokens[i]);
+        piece.whole = made.whole;
+        piece.marks |= made.marks;
         const auto counts = [&](const WordSet& listed) {
           return std::count_if(d.names.begin(), d.names.end(),
                                [&](auto name) { return listed.contains(name); });
@@ -120,82 +122,6 @@ class Cutter {
     for (const Token& token : tokens_of(scopes_of_namespaces_.emplace_back(d.scope)))
       if (token.is_word()) namespaces_.insert(token.text);
   }
-  /// True for a macro that may make more than a part of one declaration.
-  bool makes_more(std::string_view name) {
-    const auto found = makes_more_.find(name);
-    if (found != makes_more_.end()) return found->second;
-    return makes_more_[name] = macros_.completes(name) || macros_.reaches_pragma(name);
-  }
-  /// The macros in a declaration, outside of its brackets and its body, that may change what it declares.
-  std::vector<std::string_view> naming_macros(const Declaration& d, const std::vector<Token>& tokens) {
-    std::vector<std::string_view> out;
-    const bool named = d.kind == DeclarationKind::function || d.kind == DeclarationKind::named;
-    if (!named && d.kind != DeclarationKind::call) return out;
-    const TokenView view(tokens);
-    const bool is_enum = contains_token(view, d.tokens, "enum");
-    for (std::size_t i = d.tokens.begin; i < d.tokens.end; ++i) {
-      if (view[i].is("{") && !is_enum) break;
-      const bool call = view[i + 1].is("(") && i + 1 < d.tokens.end;
-      const bool known = view[i].is_word() && macros_.find(view[i].text);
-      if (known && ((call && macros_.is_called(view[i].text)) || has(d.names, view[i].text) ||
-                    makes_more(view[i].text)))
-        out.push_back(view[i].text);
-      if (view[i].is("(") || view[i].is("[")) i = view.after_group(i, d.tokens.end) - 1;
-    }
-    return out;
-  }
-  static bool has(const std::vector<std::string_view>& words, std::string_view word) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-  }
-  static bool contains_token(const TokenView& view, TokenRange range, std::string_view word) {
-    for (std::size_t i = range.begin; i < range.end && !view[i].is("{"); ++i)
-      if (view[i].is(word)) return true;
-    return false;
-  }
-  /// The part of a declaration that gives its names, as a declaration of its own.
-  static std::string naming_part(const Declaration& d, std::string_view text) {
-    const std::string_view all = text.substr(d.begin, d.end - d.begin);
-    if (d.defined()) return std::string(text.substr(d.begin, d.body_begin - d.begin)) + "{}";
-    const std::size_t brace = all.find('{');
-    const bool is_enum = all.substr(0, brace).find("enum") != std::string_view::npos;
-    if (d.kind != DeclarationKind::named || brace == std::string_view::npos || is_enum)
-      return std::string(all);
-    return std::string(all.substr(0, brace)) + "{};";
-  }
-  /// Gives a declaration what it has once the macros `used` are expanded: KERNEL(name, int n) { ... }. False when
-  /// it may be more than the declaration that these names have.
-  bool name_as_expanded(Declaration& d, std::string_view text, const std::vector<std::string_view>& used) {
-    const auto expansions = expansions_of(macros_, naming_part(d, text));
-    if (!expansions) return false;
-    std::vector<std::string_view> names, arguments;
-    bool understood = true, special = true, type = false, function = false;
-    for (const std::string& made : *expansions) {
-      const std::string& expanded = expanded_.emplace_back(made);
-      for (const Declaration& inner : outline_of(expanded, tokens_of(expanded), macros_)) {
-        if (inner.parent != kNoDeclaration) continue;
-        understood = understood && inner.kind != DeclarationKind::fixed;
-        special = special && inner.specialisation;
-        type = type || inner.kind == DeclarationKind::named;
-        function = function || inner.kind == DeclarationKind::function;
-        names.insert(names.end(), inner.names.begin(), inner.names.end());
-        arguments.insert(arguments.end(), inner.arguments.begin(), inner.arguments.end());
-      }
-    }
-    const bool call = d.kind == DeclarationKind::call;
-    // SPEC(float) { ... } and struct NAME(a) { ... } look like functions.
-    const bool looks = d.kind == DeclarationKind::function && type && !function;
-    if (looks) d.kind = DeclarationKind::named;
-    if (call || looks) {
-      d.specialisation = special && !names.empty();
-      if (d.specialisation) d.arguments = std::move(arguments);
-    }
-    if (!names.empty()) d.names = std::move(names);
-    if (call) return true;
-    const bool more = std::any_of(used.begin(), used.end(), [&](std::string_view name) {
-      return makes_more(name) && makes_device_code({name});
-    });
-    return understood && !more;
-  }
   void reach(std::string_view word) {
     if (reached_.insert(word).second) waiting_.push_back(word);
   }
@@ -231,7 +157,8 @@ class Cutter {
   bool is_always_kept(const Piece& piece) const {
     if (piece.declaration.kind == DeclarationKind::fixed) return true;
     if ((piece.whole || piece.keep_by_name) && !piece.is_member()) return true;
-    return piece.declaration.kind == DeclarationKind::call && makes_device_code(piece.declaration.words);
+    return piece.declaration.kind == DeclarationKind::call &&
+           made_.makes_device_code(piece.declaration.words);
   }
   /// Keeps a declaration whose name was reached. A function that a kernel may not call keeps only its head,
   /// because sizeof and decltype may still name it.
@@ -296,36 +223,8 @@ class Cutter {
   bool is_equal_overload(std::size_t i, std::size_t k) const {
     const Piece &a = pieces_[i], &b = pieces_[k];
     if (a.parent != b.parent || a.declaration.scope != b.declaration.scope) return false;
-    const auto left = parameters_of(a), right = parameters_of(b);
-    return left && left == right;
-  }
-  /// The types of a function's parameters, as they are written. None for a template.
-  std::optional<std::vector<std::string>> parameters_of(const Piece& piece) const {
-    const Declaration& d = piece.declaration;
-    const std::vector<Token> tokens = tokens_of(texts_[piece.text].substr(d.begin, d.end - d.begin));
-    const TokenView view(tokens);
-    if (tokens.empty() || view[0].is("template") || d.names.empty()) return std::nullopt;
-    std::size_t open = 1;
-    while (open < view.size() && !(view[open].is("(") && view[open - 1].is(d.names.back()))) ++open;
-    if (open >= view.size()) return std::nullopt;
-    std::vector<std::string> out;
-    for (TokenRange range : view.pieces(open + 1, view.after_group(open, view.size()) - 1)) {
-      for (std::size_t t = range.begin; t < range.end; ++t)
-        if (view[t].is("=")) range.end = t;
-      // The last of several words is the parameter's name, unless it belongs to the type.
-      const Token& last = view[range.end - 1];
-      const bool name = range.end - range.begin > 1 && last.is_word() && !view[range.end - 2].is("::") &&
-                        !one_of_types(last.text);
-      std::string& type = out.emplace_back();
-      for (std::size_t t = range.begin; t < range.end - (name ? 1 : 0); ++t)
-        type += std::string(view[t].text) + ' ';
-    }
-    return out;
-  }
-  static bool one_of_types(std::string_view word) {
-    constexpr std::array<std::string_view, 10> kTypes = {"int",   "long",   "short", "char",  "unsigned",
-                                                         "float", "double", "bool",  "const", "signed"};
-    return std::find(kTypes.begin(), kTypes.end(), word) != kTypes.end();
+    const auto left = parameter_types(a.declaration, texts_[a.text]);
+    return left && left == parameter_types(b.declaration, texts_[b.text]);
   }
   /// A specialisation of a template that these texts do not declare. A header that is not here may use it, and
   /// would take the general template without an error.
@@ -346,15 +245,6 @@ class Cutter {
     if (out.empty()) out = declaration.arguments;
     if (out.empty()) out.push_back("operator");
     return out;
-  }
-  /// True when a use of these words may change device code without a name: types, device functions, pragmas.
-  bool makes_device_code(const std::vector<std::string_view>& words) const {
-    return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-      if (word == "_Pragma" || word == "__pragma") return true;
-      if (!macros_.find(word)) return false;
-      const Marks marks = macros_.marks_of(word);
-      return marks.device || marks.constant || marks.type || macros_.reaches_pragma(word);
-    });
   }
   void keep(std::size_t i) {
     if (pieces_[i].kept) return;
@@ -425,11 +315,10 @@ class Cutter {
 
   const std::vector<std::string_view>& texts_;
   Macros macros_;
+  MadeDeclarations made_{macros_};
   WordSet namespaces_;  ///< words of the scopes of all declarations, and aliases
   std::deque<std::string> scopes_of_namespaces_;
   std::string last_scope_;
-  std::deque<std::string> expanded_;  ///< texts of uses of macros
-  std::unordered_map<std::string_view, bool> makes_more_;
   std::size_t joined_ = 0;  ///< the most words that ## of a reached macro joins
   std::vector<Piece> pieces_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;

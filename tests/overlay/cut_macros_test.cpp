@@ -115,9 +115,11 @@ TEST(CutOfMacros, AFunctionOrVariableHasTheNameThatItsMacroMakes) {
   const std::string kernel = "__global__ void kernel(float* a) { a[0] = expf(a[0]) + W; }\n";
   const std::string text =
       "#define DEV_FN(name) __device__ float name(float x)\n#define INT_CONST(n, v) static const int n = v\n"
-      "#define JOIN(a, b) a##b\n#define CAT(a, b) JOIN(a, b)\n#define NAME expf\n#define BASE exp\n";
+      "#define JOIN(a, b) a##b\n#define CAT(a, b) JOIN(a, b)\n#define NAME expf\n#define BASE exp\n"
+      "#define ANY_FN(mark, name) mark float name(float x)\n";
   for (const std::string function :
-       {"DEV_FN(expf) { return x; }\n", "__device__ float CAT(BASE, f)(float x) { return x; }\n",
+       {"DEV_FN(expf) { return x; }\n", "ANY_FN(__device__, expf) { return x; }\n",
+        "__device__ float CAT(BASE, f)(float x) { return x; }\n",
         "__device__ float NAME(float x) { return x; }\n"}) {
     const std::string all = text + "namespace fast {\n" + function + "INT_CONST(W, 8);\n" + kernel + "}\n";
     EXPECT_EQ(left_of(all), all);

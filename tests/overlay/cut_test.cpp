@@ -111,6 +111,13 @@ TEST(Cut, AHeadWithANamespaceOfAMissingHeaderIsCut) {
       text);
 }
 
+TEST(Cut, AMemberOverloadWithOtherQualifiersKeepsItsHead) {
+  EXPECT_EQ(left_of("struct B {\n__device__ double f() const { return 1; }\nfloat f() { throw 1; }\n};\n"
+                    "__global__ void kernel(int* a) { a[0] = sizeof(B().f()); }\n"),
+            "struct B {\n__device__ double f() const { return 1; }\nfloat f() ;\n};\n"
+            "__global__ void kernel(int* a) { a[0] = sizeof(B().f()); }\n");
+}
+
 TEST(Cut, ADeductionGuideIsKeptWithItsName) {
   const std::string text =
       "template <typename T> struct V { T x; __device__ V(T t) : x(t) {} };\nV(int) -> V<double>;\n"
