@@ -260,6 +260,15 @@ TEST_F(Import, ABooleanExpressionIsTakenAsText) {
   EXPECT_EQ(kiln({"import", "b.cuh", "k", "--json", "--force"}).json()["parameters"][0]["value"], "true");
 }
 
+TEST_F(Import, ALocalConstantIsNoEvidence) {
+  write("m.cuh",
+        "constexpr int N = 4, M = 3;\ntemplate <int A, int B> __global__ void k(int* o) { o[A] = B; }\n"
+        "void f(int* p) { constexpr int N = 8; int size = N * M; k<N, M><<<1, 1>>>(p); }\n");
+  const auto parameters = kiln({"import", "m.cuh", "k", "--json"}).json()["parameters"];
+  EXPECT_EQ(parameters[0]["guessed"], true) << parameters.dump(2);
+  EXPECT_EQ(parameters[1]["value"], "M");
+}
+
 TEST_F(Import, AnOctalNumberIsReadAsTheCompilerDoes) {
   write(
       "o.cuh",

@@ -27,6 +27,29 @@ bool lies_in(std::string_view inner, std::string_view outer) {
                            (inner.size() == outer.size() || inner.substr(outer.size()).starts_with("::")));
 }
 
+/// True when the declaration around a use declares one of the words of `value` before it: a local constant, or a
+/// parameter of a template. The name then does not mean what it means outside.
+bool is_local(const SourceText& text, std::size_t use, const TokenRange& value) {
+  const TokenView tokens(text.tokens);
+  const auto around = [&](const Declaration& d) { return d.tokens.begin < use && use < d.tokens.end; };
+  const auto found = std::find_if(text.declarations.begin(), text.declarations.end(), around);
+  if (found == text.declarations.end()) return false;
+  for (std::size_t v = value.begin; v < value.end; ++v) {
+    if (!tokens[v].is_word() || tokens[v - 1].is("::")) continue;
+    for (std::size_t i = found->tokens.begin + 1; i < use; ++i) {
+      const Token &before = tokens[i - 1], &after = tokens[i + 1];
+      if (!tokens[i].is(tokens[v].text) || before.is("return") || before.is("case") || before.is("else"))
+        continue;
+      // "* N;" and "> N," are operators.
+      const bool symbol = before.is(">") || before.is("*") || before.is("&");
+      if (symbol && after.is("=") && !tokens[i + 2].is("=")) return true;
+      for (const char* next : {"=", ";", "{", ",", ">", "["})
+        if (before.is_word() && after.is(next)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 SourceValues::SourceValues(const SourceTexts& texts, const KernelDeclaration& kernel)
@@ -96,6 +119,10 @@ std::vector<Evidence> SourceValues::instantiations() const {
       const std::size_t end = tokens.after_angles(i + 1, tokens.size());
       for (const TokenRange& piece : tokens.pieces(i + 2, std::max(end, i + 3) - 1)) {
         const auto begin = text.tokens.begin();
+        if (is_local(text, i, piece)) {
+          found.values.emplace_back();
+          continue;
+        }
         found.values.push_back(qualified({std::next(begin, static_cast<std::ptrdiff_t>(piece.begin)),
                                           std::next(begin, static_cast<std::ptrdiff_t>(piece.end))}));
       }
