@@ -2,7 +2,9 @@
 // code may use.
 #pragma once
 
+#include <array>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,6 +21,12 @@ enum class Features {
   family,  ///< sm_100f: runs on the GPUs of one family, 10.0 and 10.3. From 10.0 on
   exact,   ///< sm_100a: runs on this compute capability alone. From 9.0 on
 };
+
+/// The word of manifests: "ptx", "base", "family" or "exact".
+constexpr std::string_view to_string(Features features) noexcept {
+  constexpr std::array<std::string_view, 4> kNames{"ptx", "base", "family", "exact"};
+  return kNames[static_cast<std::size_t>(features)];
+}
 
 struct Arch {
   int number = 0;  ///< 90 for compute capability 9.0

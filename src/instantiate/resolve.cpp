@@ -68,11 +68,9 @@ void check_arch(const Manifest& manifest, base::Arch arch) {
                                             " or newer");
   }
   if (manifest.arch_only.empty()) {
-    constexpr std::array names{"", "base", "family", "exact"};
     throw Error(Errc::unsupported_arch,
                 "template " + base::quote(manifest.name) + " cannot be compiled for " + arch.name() +
-                    ": its manifest says that it needs " +
-                    names[static_cast<std::size_t>(manifest.features)] +
+                    ": its manifest says that it needs " + std::string(to_string(manifest.features)) +
                     " features (arch = { features = ... } in [template]; without it, exact); use " +
                     base::Arch(arch.number).name());
   }

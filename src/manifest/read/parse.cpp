@@ -30,13 +30,14 @@ void read_arch(Draft& draft, const TableReader& reader) {
         "arch",
         "expected { min = \"sm_80\" } or { only = [\"sm_90a\"] }; features = \"base\" may stand beside min");
   if (arch.has("features")) {
-    constexpr std::array<std::string_view, 3> names{"base", "family", "exact"};  // in the order of Features
+    constexpr std::array all{base::Features::base, base::Features::family, base::Features::exact};
     const std::string text = *arch.text("features");
-    const auto named = std::find(names.begin(), names.end(), text);
-    if (named == names.end()) arch.fail("features", base::quote(text) + " is not one of: base family exact");
+    const auto named =
+        std::find_if(all.begin(), all.end(), [&](base::Features one) { return to_string(one) == text; });
+    if (named == all.end()) arch.fail("features", base::quote(text) + " is not one of: base family exact");
     if (arch.has("only"))
       arch.fail("features", "belongs to min; the archs of only say it themselves, such as sm_100f");
-    draft.out.features = static_cast<base::Features>(named - names.begin() + 1);
+    draft.out.features = *named;
   }
   const auto parse = [&](std::string_view key, const std::string& text) {
     try {

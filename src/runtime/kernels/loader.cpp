@@ -122,17 +122,21 @@ void KernelLoader::load_and_land(const Wanted& wanted, const source::Instantiati
       if (core_.adopts_automatically()) adopted = fallbacks_.adopt_locked(state);
       state.loading.erase(loading.key);
     }
-    Counters& counters = core_.state().counters;
-    ++counters.loads;
-    counters.device_bytes += bytes;
-    core_.events().tell(KILN_EVENT_LOADED, wanted.name(), target_.arch.name(),
-                        {.milliseconds = ms, .bytes = bytes});
+    report_load(wanted.name(), bytes, ms);
     fallbacks_.tell_adopted(adopted);
     loading.promise.set_value(kernel);
     if (of_other_arch) make_own_arch_behind(kernel, unit, loading.epoch, keep);
   } catch (...) {
     give_up(loading, std::current_exception());
   }
+}
+
+void KernelLoader::report_load(const std::string& name, std::size_t bytes, double milliseconds) const {
+  Counters& counters = core_.state().counters;
+  ++counters.loads;
+  counters.device_bytes += bytes;
+  core_.events().tell(KILN_EVENT_LOADED, name, target_.arch.name(),
+                      {.milliseconds = milliseconds, .bytes = bytes});
 }
 
 bool KernelLoader::is_of_other_arch(const LoadedKernel& kernel) const {
@@ -164,19 +168,22 @@ void KernelLoader::make_own_arch(const LoadedKernel* instead_of, const source::I
   if (!options.permission.compile) return;  // a seal may have come meanwhile
   Obtained obtained = core_.obtain(unit, options);
   const CurrentContext current(target_, "loading " + hint(unit));
+  const Stopwatch watch;
   std::unique_ptr<LoadedKernel> made = load(unit, std::move(obtained), options);
+  const double ms = watch.ms();
+  const std::size_t bytes = made->image().bytes.size();
+  std::string name;
   std::vector<std::string> adopted;
   {
     KernelTables::State& state = tables_.state.get();
     const std::lock_guard lock(state.mutex);
     if (state.epoch != epoch) return;
     for (KernelOfOtherArch& other : state.other_arch)
-      if (other.kernel == instead_of) other.better = made.get();
-    Counters& counters = core_.state().counters;
-    ++counters.loads, counters.device_bytes += made->image().bytes.size();
+      if (other.kernel == instead_of) other.better = made.get(), name = other.name;
     state.kernels.push_back(std::move(made));
     if (core_.adopts_automatically()) adopted = adopt_own_arch_locked(state);
   }
+  report_load(name, bytes, ms);
   fallbacks_.tell_adopted(adopted);
 }
 

@@ -37,6 +37,8 @@ class KernelLoader {
   void make_own_arch_behind(const LoadedKernel* instead_of, const source::Instantiation& unit,
                             std::uint64_t epoch, const KeepAlive& keep) noexcept;
   void make_own_arch(const LoadedKernel* instead_of, const source::Instantiation& unit, std::uint64_t epoch);
+  /// Counts a kernel that the tables hold now, and tells callbacks of it. May be called without the mutex.
+  void report_load(const std::string& name, std::size_t bytes, double milliseconds) const;
   bool is_of_other_arch(const LoadedKernel& kernel) const;
   void give_up(Loading& loading, std::exception_ptr error) noexcept;
   std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, Obtained obtained,

@@ -230,7 +230,10 @@ class ParameterDraft {
     if (!value_.empty() && !whole_number(value_)) return constant();
     out_->kind = Kind::integer;
     const std::string text = expression_of(in_->fallback, draft_.parameters);
-    out_->fallback = whole_number(text) || text.empty() ? text : '"' + text + '"';
+    if (const auto fixed = whole_number(text))
+      out_->fallback = std::to_string(*fixed);  // TOML has no octal 010
+    else if (!text.empty())
+      out_->fallback = '"' + text + '"';
     auto number = whole_number(value_);
     if (!number && text.empty()) {
       number = kGuessedInteger;

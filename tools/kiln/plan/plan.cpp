@@ -140,15 +140,18 @@ std::vector<PlannedTask> recorded_tasks(Making& making, const PlannedSpecializat
   return out;
 }
 
-std::vector<PlannedTask> make_tasks(Making& making, const PlannedSpecialization& row, base::Arch arch) {
-  const auto& origin = making.origins.open(row.template_name);
-  const source::Manifest& manifest = origin->manifest;
+std::vector<Value> positional_of(const PlannedSpecialization& row, const source::Manifest& manifest) {
   std::vector<NamedValue> named;
   for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
-  const std::vector<Value> values = source::positional(manifest, named);
+  return source::positional(manifest, named);
+}
+
+std::vector<PlannedTask> make_tasks(Making& making, const PlannedSpecialization& row, base::Arch arch) {
+  const auto& origin = making.origins.open(row.template_name);
+  const std::vector<Value> values = positional_of(row, origin->manifest);
   const PlanDevice& device = making.device;
   std::string name;  // found only when needed, because it takes a driver
-  if (has_tune(manifest))
+  if (has_tune(origin->manifest))
     name = device.this_gpu ? making.context.target_device(device.said, arch) : device.said;
   runtime::TunedCall call =
       runtime::resolve_tuned(making.context.service().state().files,
@@ -175,10 +178,8 @@ std::vector<base::Arch> archs_for(Making& making, const PlannedSpecialization& r
     if (std::find(out.begin(), out.end(), arch) == out.end()) out.push_back(arch);
   };
   const auto& origin = making.origins.open(row.template_name);
-  std::vector<NamedValue> named;
-  for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
   try {
-    const std::vector<Value> values = source::positional(origin->manifest, named);
+    const std::vector<Value> values = positional_of(row, origin->manifest);
     std::vector<std::string> refused;
     for (const base::Arch arch : source::covering_archs(origin, values, targets.devices, &refused)) add(arch);
     for (std::string& why : refused) making.plan.skipped.push_back(std::move(why));

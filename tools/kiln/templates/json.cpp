@@ -108,7 +108,7 @@ Json json_summary(const source::Template& origin) {
           {"internal", manifest.internal},
           {"tune_changes_bits", manifest.tune_changes_bits},
           {"arch", supported_archs(manifest)},
-          {"features", needed_features(manifest)},
+          {"features", to_string(manifest.features)},
           {"manifest", manifest.file},
           {"prewarm", source::shipped_plan(manifest).size()},
           {"parameters", parameters}};

@@ -191,11 +191,6 @@ std::string supported_archs(const Manifest& manifest) {
   return manifest.arch_min ? manifest.arch_min->name() + " and later" : "any";
 }
 
-std::string needed_features(const Manifest& manifest) {
-  constexpr std::array names{"", "base", "family", "exact"};
-  return names[static_cast<std::size_t>(manifest.features)];
-}
-
 void print_page(const source::Template& origin) {
   const Manifest& manifest = origin.manifest;
   print(paint(manifest.name, Style::bold, standard_output()) + '\n');
@@ -204,7 +199,7 @@ void print_page(const source::Template& origin) {
   if (!manifest.fallback.empty()) print("\n"), print_definition("", "falls back to " + manifest.fallback, 2);
   print("\n");
   print_definition("arch", supported_archs(manifest), 13);
-  print_definition("features", needed_features(manifest), 13);
+  print_definition("features", std::string(to_string(manifest.features)), 13);
   print_definition("kernel", manifest.kernel.instantiate, 13);
   print_definition("source", origin.kernel.path.empty() ? "memory" : origin.kernel.path, 13);
   print_definition("reference", manifest.reference ? manifest.reference->instantiate : "none", 13);

@@ -19,7 +19,6 @@ std::string_view to_string(source::ParameterKind kind) noexcept;
 /// "sm_80 and later", "sm_90a", "any"
 std::string supported_archs(const source::Manifest& manifest);
 /// "base", "family" or "exact": the instructions that its source needs from 9.0 on.
-std::string needed_features(const source::Manifest& manifest);
 
 void print_page(const source::Template& origin);
 
