@@ -270,8 +270,6 @@ TEST(ImportDeclaration, MapsParameters) {
       parameters_of(
           "template <class T = float, unsigned int N = 0x10u, bool B = true> __global__ void k(T* x) {}"),
       "dtype T = \"f32\", int N = 16, bool B = true");
-  EXPECT_EQ(parameters_of("template <int N = 010, int M = 0b11> __global__ void k() {}"),
-            "int N = 8, int M = 3");
   EXPECT_EQ(parameters_of("template <int N, int M = N / 2, int L = -1> __global__ void k() {}"),
             "int N, int M = \"N / 2\", int L = -1");
   EXPECT_EQ(parameters_of("template <typename T, typename Out = T> __global__ void k(T* x, Out* y) {}"),

@@ -231,7 +231,7 @@ class ParameterDraft {
     out_->kind = Kind::integer;
     const std::string text = expression_of(in_->fallback, draft_.parameters);
     if (const auto fixed = whole_number(text))
-      out_->fallback = std::to_string(*fixed);  // TOML has no octal 010
+      out_->fallback = std::to_string(*fixed);
     else if (!text.empty())
       out_->fallback = '"' + text + '"';
     auto number = whole_number(value_);
