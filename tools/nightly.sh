@@ -11,12 +11,14 @@
 #   - toolkits: other versions of NVRTC, from their wheels, compile a small plan for every kind of target
 #   - tests: all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
 #   - wheel: the wheels of both architectures, checked, and installed without a compiler and a toolkit
+#   - conda: the conda recipe, rendered and checked
+#   - container: the instructions of examples/container/Dockerfile, run in chroots with the wheel
 set -e
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 
-all=(alone tidy fuzz site versions rust toolkits tests wheel)
+all=(alone tidy fuzz site versions rust toolkits tests wheel conda container)
 parts=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [[ " ${all[*]} " == *" $1 "* ]] || { echo "unknown part $1; the parts are: ${all[*]}" >&2; exit 2; }
@@ -92,6 +94,22 @@ run_wheel() {
   tools/wheel.sh
   tools/wheel.sh --arch aarch64
   tests/scenario/wheel_install.sh build/wheel/dist/kiln-*.whl
+}
+
+run_conda() {
+  say "conda recipe"
+  python3 -m venv build/conda-tools
+  build/conda-tools/bin/pip install -q --disable-pip-version-check 'py-rattler-build==0.73.*'
+  build/conda-tools/bin/python tests/scenario/conda_recipe.py
+}
+
+run_container() {
+  say "container"
+  install_packages "${build_packages[@]}" libgtest-dev debootstrap
+  tools/wheel.sh
+  cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python" >/dev/null
+  cmake --build --preset dev --target kiln_fake_cuda
+  tests/scenario/container.sh build/wheel/dist build/dev/tests/libkiln_fake_cuda.so
 }
 
 for part in "${parts[@]}"; do

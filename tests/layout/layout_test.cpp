@@ -392,6 +392,7 @@ TEST(Layout, TopLevelIsFixed) {
                                           ".clang-format",
                                           ".clang-tidy",
                                           "build",
+                                          "packaging",
                                           "python"};
   for (const auto& entry : fs::directory_iterator(kRoot)) {
     const std::string name = entry.path().filename().string();

@@ -1,0 +1,27 @@
+# shellcheck shell=bash
+# Sourced by the scenarios that run in a fresh Debian. Makes the systems in build/wheel/systems, where they are kept.
+systems=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/wheel/systems
+mkdir -p "$systems"
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+mirror() {
+  # shellcheck disable=SC2016  # the format is apt's
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | sort -u | head -1
+}
+
+# make_system NAME RELEASE ARCH: a Debian with Python and nothing else. The packages of another architecture are only
+# unpacked, because debootstrap would run their programs.
+make_system() {
+  local system=$systems/$1 foreign=() package
+  [ ! -e "$system.ready" ] || return 0
+  echo "making a Debian $2 for $3"
+  rm -rf "$system"
+  [ "$3" = "$(dpkg --print-architecture)" ] || foreign=(--foreign)
+  debootstrap "${foreign[@]}" --variant=minbase --arch="$3" --include=python3,python3-venv "$2" "$system" "$(mirror)" >"$system.log" 2>&1 ||
+    { tail "$system.log" >&2; fail "debootstrap of $2 for $3"; }
+  if [ ${#foreign[@]} -gt 0 ]; then
+    for package in "$system"/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$system"; done
+    cp /usr/bin/qemu-aarch64-static "$system/usr/bin/"
+  fi
+  touch "$system.ready"
+}
