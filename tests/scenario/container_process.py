@@ -8,11 +8,7 @@ import os
 
 import kiln
 
-PLAN = (
-    ("rms_norm", {"T": "bf16", "H": 2048}),
-    ("rms_norm", {"T": "bf16", "H": 4096}),
-    ("softmax", {"T": "f32", "H": 32000}),
-)
+PLAN = (("rms_norm", {"T": "bf16", "H": 2048}), ("rms_norm", {"T": "bf16", "H": 4096}), ("softmax", {"T": "f32", "H": 32000}))
 
 
 def make_context_current(driver: str) -> None:
