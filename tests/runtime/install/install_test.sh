@@ -48,6 +48,7 @@ run none "$work/cache1" KILN_LIBCUDA=/nonexistent || {
 }
 expect none '^no GPU' 1
 expect none 'for sm_90a: compiled, key' 2
+expect none 'nothing was launched$' 1
 quiet none
 run again "$work/cache1" KILN_LIBCUDA=/nonexistent || show again $?
 expect again 'for sm_90a: disk, key' 2
