@@ -116,9 +116,10 @@ std::vector<std::string> header_dirs(const std::string& root) {
   // The wheels of CUDA 12 are siblings; `root` is their parent or one of the wheels.
   for (const std::string& parent : {root, root + "/.."}) {
     auto out = with_cccl(parent + "/cuda_runtime/include");
-    const std::string cccl = parent + "/cuda_cccl/include";
-    if (!out.empty() && exists(cccl)) out.push_back(base::normalized(cccl));
-    if (!out.empty()) return out;
+    if (out.empty()) continue;
+    for (const char* wheel : {"/cuda_cccl/include", "/cuda_nvcc/include"})  // the latter has crt/, for mma.h
+      if (exists(parent + wheel)) out.push_back(base::normalized(parent + wheel));
+    return out;
   }
   return {};
 }

@@ -60,8 +60,8 @@ TEST_F(Locate, ReadsAToolkitWithItsHeadersAndBuildIds) {
   EXPECT_TRUE(found.has_compiler());
   EXPECT_EQ(found.compiler.library, root() + "/cuda/lib64/libnvrtc.so.13");
   EXPECT_EQ(found.compiler.builtins, root() + "/cuda/lib64/libnvrtc-builtins.so.13.0");
-  EXPECT_EQ(found.compiler_build_id, "0a");
-  EXPECT_EQ(found.builtins_build_id, "0a62");
+  EXPECT_EQ(found.compiler_identity, "0a");
+  EXPECT_EQ(found.builtins_identity, "0a62");
   EXPECT_EQ(found.include_dirs, Dirs{root() + "/cuda/include"});
 }
 
@@ -107,11 +107,13 @@ TEST_F(Locate, ReadsCuda12Wheels) {
   compiler("/nvidia/cuda_nvrtc/lib", "12.8");
   headers("/nvidia/cuda_runtime/include");
   file("/nvidia/cuda_cccl/include/cub/version.cuh");
+  file("/nvidia/cuda_nvcc/include/crt/mma.h");
   for (const char* home : {"/nvidia", "/nvidia/cuda_nvrtc"}) {
     const Toolkit found = in(home);
     EXPECT_EQ(found.compiler.library, root() + "/nvidia/cuda_nvrtc/lib/libnvrtc.so.12") << home;
     EXPECT_EQ(found.include_dirs,
-              (Dirs{root() + "/nvidia/cuda_runtime/include", root() + "/nvidia/cuda_cccl/include"}))
+              (Dirs{root() + "/nvidia/cuda_runtime/include", root() + "/nvidia/cuda_cccl/include",
+                    root() + "/nvidia/cuda_nvcc/include"}))
         << home;
   }
 }
