@@ -44,6 +44,8 @@ std::optional<FileStamp> FileStamp::of(int directory, const char* path) noexcept
   return stamp_of(directory, path, 0);
 }
 
+std::optional<FileStamp> FileStamp::of_open(int fd) noexcept { return stamp_of(fd, "", AT_EMPTY_PATH); }
+
 bool FileStamp::settled() const noexcept {
   timespec now;
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -55,7 +57,7 @@ bool FileStamp::settled() const noexcept {
 std::optional<FileContent> read_file(const std::string& path, std::size_t limit) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return std::nullopt;
-  const auto stamp = stamp_of(fd.get(), "", AT_EMPTY_PATH);
+  const auto stamp = FileStamp::of_open(fd.get());
   if (!stamp) return std::nullopt;
   if (stamp->size > limit) {
     errno = EFBIG;

@@ -24,6 +24,8 @@ struct FileStamp {
   /// The stamp of `path`, which is relative to the open directory `directory`. Nothing when there is no such
   /// regular file, and `errno` says why: EISDIR for a directory, EINVAL for any other kind of file.
   static std::optional<FileStamp> of(int directory, const char* path) noexcept;
+  /// The stamp of an open regular file.
+  static std::optional<FileStamp> of_open(int fd) noexcept;
   /// True when both times are more than 2 s old: a write after the stamp was taken would change it.
   bool settled() const noexcept;
 };

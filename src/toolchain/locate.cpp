@@ -5,7 +5,7 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
-#include "toolchain/build_id.hpp"
+#include "toolchain/library_identity.hpp"
 #include "toolchain/toolkit_layout.hpp"
 
 namespace kiln::toolchain {
@@ -74,8 +74,8 @@ class Search {
     if (!complete) out_.tried.back() += ": " + files.nvrtc.path + " has no libnvrtc-builtins beside it";
     if (!complete && !out_.compiler.library.empty()) return false;
     out_.compiler = {files.nvrtc.path, files.builtins.path};
-    out_.compiler_build_id = build_id_of(files.nvrtc.file).value_or("");
-    if (complete) out_.builtins_build_id = build_id_of(files.builtins.file).value_or("");
+    out_.compiler_identity = library_identity(files.nvrtc.file);
+    if (complete) out_.builtins_identity = library_identity(files.builtins.file);
     return complete;
   }
 

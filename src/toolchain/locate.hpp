@@ -15,7 +15,7 @@ struct CompilerLibraries {
 
 struct Toolkit {
   CompilerLibraries compiler;
-  std::string compiler_build_id, builtins_build_id;  ///< hex
+  std::string compiler_identity, builtins_identity;  ///< see library_identity.hpp; empty when unknown
   std::vector<std::string> include_dirs;  ///< toolkit header directories, absolute, in search order
   std::vector<std::string> tried;         ///< every place that was searched, for the error text
 

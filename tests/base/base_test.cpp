@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 
 #include "base/arch.hpp"
 #include "base/deadline.hpp"
+#include "base/fd.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "base/text.hpp"
@@ -98,6 +100,18 @@ TEST(Arch, NonsenseIsAnErrorThatShowsTheValueAndWhatIsExpected) {
   }
 }
 
+TEST(DigestStream, OfPiecesIsTheDigestOfTheWhole) {
+  std::string whole;
+  DigestStream stream;
+  EXPECT_EQ(stream.digest(), digest_of(""));
+  for (int i = 0; i < 200; ++i) {
+    const std::string piece(static_cast<std::size_t>(i) * 7, static_cast<char>('a' + i % 26));
+    stream.add(piece);
+    whole += piece;
+    ASSERT_EQ(stream.digest(), digest_of(whole)) << i;
+  }
+}
+
 TEST(Hash, IsXxh3InCanonicalOrder) {
   EXPECT_EQ(digest_of("").hex(),
             "99aa06d3014798d86001c324468d497f");  // XXH3_128bits of no bytes, from xxHash's test vectors
@@ -134,6 +148,13 @@ TEST(ReadFile, NeverBlocksOnAFifoAndNamesTheReason) {
   EXPECT_FALSE(read_file(tree.at("big"), 4));
   EXPECT_EQ(errno, EFBIG);
   EXPECT_EQ(read_file(tree.at("big"))->bytes, "12345");
+}
+
+TEST(FileStamp, OfAnOpenFileIsTheStampOfItsPath) {
+  const kiln::testing::Tree tree;
+  const std::string file = tree.write("f", "x");
+  EXPECT_EQ(FileStamp::of_open(Fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC)).get()), FileStamp::of(file));
+  EXPECT_FALSE(FileStamp::of_open(Fd(::open(tree.path().c_str(), O_RDONLY | O_CLOEXEC)).get()));
 }
 
 TEST(FileStamp, IsSettledOnlyWhenMtimeAndCtimeAreOld) {

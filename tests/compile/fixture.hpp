@@ -29,8 +29,8 @@ struct Ask {
 
 inline toolchain::Toolkit fake_toolkit() {
   toolchain::Toolkit t;
-  t.compiler_build_id = "aa11";
-  t.builtins_build_id = "bb22";
+  t.compiler_identity = "aa11";
+  t.builtins_identity = "bb22";
   return t;
 }
 

@@ -143,12 +143,12 @@ TEST_F(KeyTest, ChangesWithTheTemplatesName) {
 
 TEST_F(KeyTest, ToolchainChangesWithTheCompilersBuildId) {
   Ask other = ask_;
-  other.toolkit.compiler_build_id = "aa12";
+  other.toolkit.compiler_identity = "aa12";
   expect_toolchain_changes(key(), other);
 }
 TEST_F(KeyTest, ToolchainChangesWithTheBuiltinsBuildId) {
   Ask other = ask_;
-  other.toolkit.builtins_build_id = "bb23";
+  other.toolkit.builtins_identity = "bb23";
   expect_toolchain_changes(key(), other);
 }
 TEST_F(KeyTest, ToolchainChangesWithAToolkitHeaderByte) {

@@ -167,10 +167,10 @@ TEST_F(PrecompiledHeaderTest, WhatReachesTheFrontEndIsInTheName) {
   expect_other("content", [](auto&, auto& c, auto&...) { c.files[0].digest.bytes[3] ^= 1; });
   expect_other("where the compiler sees it", [](auto&, auto& c, auto&...) { c.files[0].symbolic += 'x'; });
   expect_other("another file", [](auto&, auto& c, auto&...) { c.files.push_back(c.files[0]); });
-  expect_other("nvrtc", [](auto&, auto&, auto& t, auto&) { t.compiler_build_id += "0"; });
-  expect_other("builtins", [](auto&, auto&, auto& t, auto&) { t.builtins_build_id += "0"; });
+  expect_other("nvrtc", [](auto&, auto&, auto& t, auto&) { t.compiler_identity += "0"; });
+  expect_other("builtins", [](auto&, auto&, auto& t, auto&) { t.builtins_identity += "0"; });
   expect_other("heap", [](auto&, auto&, auto&, auto& s) { s.heap_bytes /= 2; });
-  expect_none("no build-id", [](auto&, auto&, auto& t, auto&) { t.compiler_build_id.clear(); });
+  expect_none("no build-id", [](auto&, auto&, auto& t, auto&) { t.compiler_identity.clear(); });
   expect_none("a memo's digests", [](auto&, auto& c, auto&...) { c.memoised = true; });
   expect_none("__DATE__", [](auto&, auto& c, auto&...) { c.date_time = {".k0/a.h"}; });
   expect_none("a computed probe", [](auto&, auto& c, auto&...) { c.computed_probes = {""}; });

@@ -68,7 +68,7 @@ TEST_F(ChoiceKey, OfAnotherDeviceSharesTheFirstHalf) {
 
 TEST_F(ChoiceKey, DoesNotDependOnTheToolchain) {
   const auto before = key();
-  ask_.toolkit.compiler_build_id = "another";
+  ask_.toolkit.compiler_identity = "another";
   tree_.write("toolkit/kit.h", "// another\n");
   EXPECT_EQ(key().key, before.key);
 }

@@ -246,10 +246,10 @@ std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse
 }  // namespace
 
 std::string unpublishable_beforehand(const source::Closure& closure, const toolchain::Toolkit& toolkit) {
-  if (toolkit.compiler_build_id.empty() || toolkit.builtins_build_id.empty()) {
+  if (toolkit.compiler_identity.empty() || toolkit.builtins_identity.empty()) {
     return "the compiler cannot be identified: '" +
-           (toolkit.compiler_build_id.empty() ? toolkit.compiler.library : toolkit.compiler.builtins) +
-           "' has no GNU build-id";
+           (toolkit.compiler_identity.empty() ? toolkit.compiler.library : toolkit.compiler.builtins) +
+           "' is not an ELF file that can be read";
   }
   if (!closure.computed_probes.empty()) {
     const std::string& file = closure.computed_probes.front();

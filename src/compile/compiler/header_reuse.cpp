@@ -202,12 +202,12 @@ std::optional<Digest> header_name(const WorkerRequest& request, const source::Cl
   if (!settings.enabled || closure.files.size() < settings.min_files) return std::nullopt;
   // It is not known whether a precompiled header keeps headers in memory.
   if (!request.replace.empty()) return std::nullopt;
-  if (toolkit.compiler_build_id.empty() || toolkit.builtins_build_id.empty()) return std::nullopt;
+  if (toolkit.compiler_identity.empty() || toolkit.builtins_identity.empty()) return std::nullopt;
   // Digests from a memo are not digests of the content. Dates and computed probes are in no digest at all.
   if (closure.memoised || !closure.date_time.empty() || !closure.computed_probes.empty()) return std::nullopt;
   base::Writer text;
   const auto put = [](base::Writer& w, const std::string& value) { w.bytes(value); };
-  text.bytes("kiln-header 2").bytes(toolkit.compiler_build_id).bytes(toolkit.builtins_build_id);
+  text.bytes("kiln-header 2").bytes(toolkit.compiler_identity).bytes(toolkit.builtins_identity);
   text.bytes(request.arch).bytes(request.program_name).bytes(request.source).number(settings.heap_bytes);
   text.list(request.options, put);
   text.list(request.roots, [](base::Writer& w, const auto& root) { w.bytes(root.first); });

@@ -31,7 +31,7 @@ WorkerProcess::Answer ask_with_headers(const WorkerRequest& request, const Heade
 /// The name under which a precompiled header for this unit is found. Nothing when the unit gets no
 /// header, because it includes too few files or because the hashed data does not cover its content.
 /// The name is a digest of:
-/// - the build-ids of the toolchain, the arch, the program's name, the heap's size and the options
+/// - the identities of the toolchain's libraries, the arch, the program's name, the heap's size and the options
 /// - the whole source, so that every user of the header reads the same files
 /// - the names of the search directories
 /// - symbolic name and content of each file of the closure

@@ -49,7 +49,7 @@ struct FieldKind {
     source,     ///< a digest
     file,       ///< a name and a digest; an include also has its includer and its spelling
     option,     ///< an option of the compiler, with its value
-    library,    ///< a build id
+    library,    ///< an identity (toolchain/library_identity.hpp)
     format,     ///< the version of one of kiln's grammars
     section,    ///< begins a section, has no value of its own
   };

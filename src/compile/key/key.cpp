@@ -80,8 +80,8 @@ MadeKey make_key(const source::Instantiation& unit, const source::Closure& closu
   made.toolchain_at = text.size();
   text += kToolchainLine;
   put(text, FieldId::facts, std::to_string(kFactsVersion));
-  put(text, FieldId::compiler, toolkit.compiler_build_id);
-  put(text, FieldId::builtins, toolkit.builtins_build_id);
+  put(text, FieldId::compiler, toolkit.compiler_identity);
+  put(text, FieldId::builtins, toolkit.builtins_identity);
   for (const std::string& option : kiln_options()) put(text, FieldId::kiln_option, option);
   for (const source::ClosureFile& file : closure.files) {
     if (file.toolkit)

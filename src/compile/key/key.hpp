@@ -18,7 +18,7 @@
 //     option 10:-std=c++17                    the manifest's, in order
 //     toolchain 1:1                           here the second section begins
 //     facts 1:2                               grammar of the facts that are stored with the image
-//     nvrtc 40:<build-id>
+//     nvrtc 40:<build-id>                     of a library without build-id: xxh3-128:<digest of the file>
 //     builtins 40:<build-id>
 //     kiln-option 10:--no-cache               options that kiln adds, without -frandom-seed
 //     header 17:.t0/cuda_bf16.h 32:<digest>   each file reached only through the toolkit

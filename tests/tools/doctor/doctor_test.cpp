@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/file.hpp"
 #include "support/places.hpp"
 #include "tests/support/other_user.hpp"
 #include "tools/store_command.hpp"
@@ -95,6 +96,58 @@ TEST_F(Doctor, HeadersOfAnotherVersionThanTheCompilerAreAWarning) {
   EXPECT_NE(f["text"].get<std::string>().find("is of CUDA 12.4, but NVRTC is of CUDA"), std::string::npos)
       << f;
   EXPECT_EQ(r.status, 0);
+}
+
+/// A copy of the machine's compiler, whose libraries a test may change.
+class CopiedCompiler : public KilnCompiler {
+ protected:
+  void SetUp() override {
+    KilnCompiler::SetUp();
+    if (IsSkipped()) return;
+    std::filesystem::create_directories(path("cuda/lib64"));
+    const auto json = kiln({"doctor", "--json"}).json();
+    for (const char* name : {"nvrtc", "builtins"}) {
+      const std::string text = finding(json, name)["text"], from = text.substr(0, text.find(" ("));
+      const std::string to = path("cuda/lib64" + from.substr(from.rfind('/')));
+      std::filesystem::copy_file(from, to);
+      (std::string(name) == "nvrtc" ? nvrtc_ : builtins_) = to;
+    }
+  }
+  /// Makes the build-id's note one that no tool knows, so that the library has none.
+  static void take_build_id_from(const std::string& library) {
+    std::string bytes = base::read_file(library)->bytes;
+    const std::string note("\x03\0\0\0GNU\0", 8);  // NT_GNU_BUILD_ID and the name
+    const std::size_t at = bytes.find(note);
+    ASSERT_NE(at, std::string::npos) << library;
+    bytes[at] = '\x7f';
+    base::write_file(library, bytes);
+  }
+
+  std::string nvrtc_, builtins_;
+  const Environment environment_{{"KILN_CUDA_HOME", path("cuda")}};
+};
+
+TEST_F(CopiedCompiler, KernelsAreCachedWhereTheBuiltinsHaveNoBuildId) {
+  take_build_id_from(builtins_);
+  const auto json = kiln({"doctor", "--json"}, environment_).json();
+  EXPECT_NE(finding(json, "nvrtc", "ok")["text"].get<std::string>().find("(build-id "), std::string::npos);
+  EXPECT_NE(finding(json, "builtins", "ok")["text"].get<std::string>().find("(digest "), std::string::npos);
+  EXPECT_EQ(kiln({"compile", "scale", "N=1"}, environment_).status, 0);
+  EXPECT_EQ(kiln({"ls", "--json"}).json()["count"], 1);
+  EXPECT_EQ(kiln({"why", "scale", "N=1"}, environment_).status, 0) << "a hit";
+  std::filesystem::resize_file(builtins_, std::filesystem::file_size(builtins_) + 1);
+  const Finished r = kiln({"why", "scale", "N=1"}, environment_);
+  EXPECT_EQ(r.status, 3) << "a miss";
+  EXPECT_NE(r.out.find("NVRTC's builtins library is digest "), std::string::npos) << r.out;
+}
+
+TEST_F(CopiedCompiler, ALibraryThatCannotBeIdentifiedIsAWarning) {
+  base::write_file(builtins_, "#!/bin/sh\n");
+  const auto f = finding(kiln({"doctor", "--json"}, environment_).json(), "builtins", "warning");
+  const std::string text = f["text"];
+  EXPECT_NE(text.find("(no identity)"), std::string::npos) << text;
+  EXPECT_NE(text.find("no kernel is cached"), std::string::npos) << text;
+  EXPECT_FALSE(f["fix"].get<std::string>().empty());
 }
 
 using SickMachine = KilnCommand;

@@ -50,6 +50,8 @@ TEST(KeyDifference, EveryFieldIsNamed) {
        "NVRTC is build-id aaaaaaaaaaaa in the first and build-id bbbbbbbbbbbb in the second"},
       {field("builtins", {"aa"}), field("builtins", {"bb"}), "", "builtins",
        "NVRTC's builtins library is build-id aa in the first and build-id bb in the second"},
+      {field("builtins", {"aa"}), field("builtins", {"xxh3-128:bb"}), "", "builtins",
+       "NVRTC's builtins library is build-id aa in the first and digest bb in the second"},
       {field("kiln-option", {"--fast"}), "", "--fast", "kiln-option",
        "kiln's own option --fast is given in the first only"},
       {field("header", {".t0/cuda_fp16.h", "aa"}), field("header", {".t0/cuda_fp16.h", "bb"}), "cuda_fp16.h",

@@ -10,6 +10,7 @@
 #include "base/deadline.hpp"
 #include "base/text.hpp"
 #include "compile/pool/process.hpp"
+#include "toolchain/library_identity.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/outcome.hpp"
 #include "tools/kiln/cli/output.hpp"
@@ -36,29 +37,29 @@ block = ["1"]
 )";
 constexpr const char* kSource = "template <int N> __global__ void kiln_doctor_empty() {}\n";
 
+/// A library that was found. Without an identity it compiles, but nothing that it compiled is cached.
+Finding library_finding(const std::string& name, const std::string& path, const std::string& identity) {
+  const std::string text = path + " (" + toolchain::identity_text(identity) + ')';
+  if (!identity.empty()) return {name, Status::ok, text};
+  return {name, Status::warning, text + ": it is not an ELF file that can be read, so no kernel is cached",
+          "install the library again, or set KILN_CUDA_HOME to another toolkit"};
+}
+
 void probe_libraries(const runtime::Config& config, const toolchain::Toolkit& toolkit, Findings& out) {
   const std::string install =
       "install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME";
-  const auto short_id = [](const std::string& id) {
-    return id.empty() ? "no build-id" : "build-id " + id.substr(0, 12);
-  };
   const bool serves = !toolkit.has_compiler() && anything_cached(config);
   const Status lacking = serves ? Status::warning : Status::error;
   const std::string cost = serves ? "no compiler: cached kernels are served, and a miss is an error; " : "";
-  if (toolkit.compiler.library.empty()) {
+  const auto& [library, builtins] = toolkit.compiler;
+  if (library.empty()) {
     out.push_back({"nvrtc", lacking, cost + "no libnvrtc found; looked in " + base::join(toolkit.tried, ", "),
                    install});
   } else {
-    out.push_back({"nvrtc", toolkit.compiler_build_id.empty() ? Status::warning : Status::ok,
-                   toolkit.compiler.library + " (" + short_id(toolkit.compiler_build_id) + ')'});
-  }
-  if (toolkit.compiler.builtins.empty()) {
-    if (!toolkit.compiler.library.empty())
-      out.push_back(
-          {"builtins", lacking, cost + "no libnvrtc-builtins beside " + toolkit.compiler.library, install});
-  } else {
-    out.push_back({"builtins", Status::ok,
-                   toolkit.compiler.builtins + " (" + short_id(toolkit.builtins_build_id) + ')'});
+    out.push_back(library_finding("nvrtc", library, toolkit.compiler_identity));
+    out.push_back(builtins.empty()
+                      ? Finding{"builtins", lacking, cost + "no libnvrtc-builtins beside " + library, install}
+                      : library_finding("builtins", builtins, toolkit.builtins_identity));
   }
   if (toolkit.include_dirs.empty()) {
     out.push_back(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compile/key/fields.hpp"
+#include "toolchain/library_identity.hpp"
 #include "tools/kiln/store/key/difference.hpp"
 
 namespace kiln::cli {
@@ -11,11 +12,11 @@ namespace {
 using compile::FieldId;
 using Is = compile::FieldKind::Is;
 
-constexpr std::size_t kHeadersByName = 10, kBuildId = 12;
+constexpr std::size_t kHeadersByName = 10;
 
-/// "NVRTC (13.0, build-id 0123456789ab)"
-std::string identity(const std::string& build_id, const std::string& version) {
-  const std::string build = build_id.empty() ? "none" : "build-id " + build_id.substr(0, kBuildId);
+/// "13.0, build-id 0123456789ab"
+std::string identity(const std::string& library, const std::string& version) {
+  const std::string build = toolchain::identity_text(library);
   return version.empty() ? build : version + ", " + build;
 }
 
