@@ -5,6 +5,7 @@ import inspect
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -51,7 +52,31 @@ def test_compile_needs_no_gpu_and_the_second_time_no_compiler(service):
 
 def test_the_package_names_its_cmake_directory():
     done = subprocess.run([sys.executable, "-m", "kiln", "--cmake-dir"], capture_output=True, text=True, check=True)
-    assert pathlib.PurePath(done.stdout.strip()).parts[-4:] == ("kiln", "lib", "cmake", "kiln")
+    directory = pathlib.Path(done.stdout.strip())
+    assert directory.parts[-4:] == ("kiln", "lib", "cmake", "kiln")
+    assert (directory / "kilnConfig.cmake").is_file()
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="needs cmake")
+def test_cmake_finds_the_library_and_the_headers_in_the_package(tmp_path):
+    done = subprocess.run([sys.executable, "-m", "kiln", "--cmake-dir"], capture_output=True, text=True, check=True)
+    version = ".".join(kiln.__version__.split(".")[:2])
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"""cmake_minimum_required(VERSION 3.16)
+project(engine LANGUAGES NONE)
+find_package(kiln {version} CONFIG REQUIRED COMPONENTS shared headers)
+get_target_property(library kiln::kiln LOCATION)
+get_target_property(headers kiln::headers INTERFACE_INCLUDE_DIRECTORIES)
+foreach(file ${{library}} ${{headers}}/kiln/kiln.hpp)
+  if(NOT EXISTS ${{file}})
+    message(FATAL_ERROR "${{file}} does not exist")
+  endif()
+endforeach()
+"""
+    )
+    command = ["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-Dkiln_DIR={done.stdout.strip()}"]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
 
 
 def test_parameters_by_position_and_by_name_are_the_same(service):

@@ -34,7 +34,10 @@ if(NOT KILN_SANITIZE)  # install_test.sh builds the example without sanitizers
   add_test(NAME ExampleRust.BuildsRunsAndKeepsItsPromises COMMAND ${runtime_folder}/install/rust_test.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} $<TARGET_FILE:kiln_fake_cuda> $<TARGET_FILE:kiln_host_kernels>)
   set_tests_properties(ExampleRust.BuildsRunsAndKeepsItsPromises PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
-  if(TARGET kiln_tested_archive)
+  if(TARGET kiln_static)
+    add_test(NAME Install.ComponentsAndPackagesOfCMakeServePrograms COMMAND ${runtime_folder}/install/components_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
+      ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
+    set_tests_properties(Install.ComponentsAndPackagesOfCMakeServePrograms PROPERTIES LABELS process TIMEOUT 300)
     add_test(NAME Install.AStaticProgramFindsTemplatesAndWorker COMMAND ${runtime_folder}/install/install_static_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
       ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
     set_tests_properties(Install.AStaticProgramFindsTemplatesAndWorker PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
