@@ -13,12 +13,13 @@
 #   - wheel: the wheels of both architectures, checked, and installed without a compiler and a toolkit
 #   - conda: the conda recipe, rendered and checked
 #   - container: the instructions of examples/container/Dockerfile, run in chroots with the wheel
+#   - packages: the Debian packages and the tar.gz, checked, and installed in a clean Debian 12 and a clean Debian 13
 set -e
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 
-all=(alone tidy fuzz site versions rust toolkits tests wheel conda container)
+all=(alone tidy fuzz site versions rust toolkits tests wheel conda container packages)
 parts=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [[ " ${all[*]} " == *" $1 "* ]] || { echo "unknown part $1; the parts are: ${all[*]}" >&2; exit 2; }
@@ -110,6 +111,12 @@ run_container() {
   cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python" >/dev/null
   cmake --build --preset dev --target kiln_fake_cuda
   tests/scenario/container.sh build/wheel/dist build/dev/tests/libkiln_fake_cuda.so
+}
+
+run_packages() {
+  install_packages debootstrap
+  tools/packages.sh
+  tests/scenario/packages_install.sh build/packages/dist "${KILN_CUDA_HOME:-/usr/local/cuda}"
 }
 
 for part in "${parts[@]}"; do

@@ -25,7 +25,7 @@ foreach(component RUNTIME DEVELOPMENT COMMAND)
   file(WRITE ${doc}/copyright "${copyright}")
   file(WRITE ${doc}/changelog.Debian "kiln (${CPACK_KILN_VERSION}) unstable; urgency=medium
 
-  * Built from the sources of this release. The file changelog.gz says what is new.
+  * This release of kiln. The file changelog.gz says what is new.
 
  -- ${CPACK_DEBIAN_PACKAGE_MAINTAINER}  ${date}
 ")

@@ -1,9 +1,12 @@
 # shellcheck shell=bash
-# Sourced by the scenarios that run in a fresh Debian. Makes the systems in build/wheel/systems, where they are kept.
-systems=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/wheel/systems
+# Sourced by the tests that install kiln into a Debian of their own. The systems are kept in build/systems. Making one
+# needs root, debootstrap and the network.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+systems=$root/build/systems
 mkdir -p "$systems"
 fail() { echo "FAILED: $*" >&2; exit 1; }
 
+# The archive of Debian that this machine uses.
 mirror() {
   # shellcheck disable=SC2016  # the format is apt's
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | sort -u | head -1

@@ -2,11 +2,10 @@
 # wheel_install.sh WHEEL...: installs each wheel into a Debian with Python, without a compiler and a CUDA toolkit.
 # A wheel for Python 3.11 goes into Debian 12, and one for 3.12 and later into Debian 13. With the extra `nvrtc` it
 # diagnoses the machine, compiles the shipped templates, and runs Python. A wheel for aarch64 runs under QEMU.
-# Needs root, debootstrap, and for aarch64 qemu-user-static. The systems are kept in build/wheel/systems.
+# Needs root, debootstrap, and for aarch64 qemu-user-static. The systems are kept in build/systems.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=systems.sh
-source "$root/tests/scenario/systems.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/systems.sh"
 
 # inside SYSTEM COMMAND...: runs the command as root of the system, with nothing of this environment. A user namespace
 # of its own holds the rule that starts programs for aarch64 under QEMU, so the machine gets no such rule.
@@ -61,7 +60,21 @@ import kiln
 service = kiln.Service()
 print(kiln.__version__, service.prewarm([{"template": "rms_norm", "T": "bf16", "H": 4096}]))
 print(service.compile("rms_norm", T="bf16", H=4096, arch="sm_90a").outcome)'
-  inside "$system" /root/venv/bin/python -m kiln --cmake-dir
+  # Programs are built with the wheel's CMake package on this machine, because the system has no compiler.
+  if [ "$machine" = "$(uname -m)" ]; then
+    local package part version program=$systems/program-$release
+    package=$system$(inside "$system" /root/venv/bin/python -m kiln --cmake-dir)
+    rm -rf "$program"
+    version=${name#kiln-}
+    if ! { cmake -S "$root/tests/runtime/install/consumer" -B "$program" -Dkiln_DIR="$package" -DPARTS="shared;headers" -DVERSION="${version%%-*}" &&
+      cmake --build "$program"; } >"$program.log" 2>&1; then
+      tail -20 "$program.log" >&2
+      fail "no program builds with the wheel's CMake package"
+    fi
+    for part in shared headers; do
+      LD_LIBRARY_PATH=$package/../.. KILN_CACHE_DIR=$program/cache "$program/$part"
+    done
+  fi
   echo "$name: installed and used in Debian $release for $arch"
 }
 for wheel in "$@"; do check_wheel "$(realpath "$wheel")"; done

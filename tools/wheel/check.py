@@ -17,6 +17,8 @@ FILES = (
     r"kiln/bin/kiln",
     r"kiln/lib/libkiln\.so\.0",
     r"kiln/lib/cmake/kiln/kilnConfig\.cmake",
+    r"kiln/lib/cmake/kiln/kiln-shared\.cmake",
+    r"kiln/lib/cmake/kiln/kiln-headers\.cmake",
     r"kiln/libexec/kiln/kiln-worker",
     r"kiln/include/kiln/kiln\.h",
     r"kiln/share/kiln/templates/norm/rms_norm\.cu",

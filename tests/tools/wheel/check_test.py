@@ -16,6 +16,8 @@ FILES = (
     "kiln/bin/kiln",
     "kiln/lib/libkiln.so.0",
     "kiln/lib/cmake/kiln/kilnConfig.cmake",
+    "kiln/lib/cmake/kiln/kiln-shared.cmake",
+    "kiln/lib/cmake/kiln/kiln-headers.cmake",
     "kiln/libexec/kiln/kiln-worker",
     "kiln/include/kiln/kiln.h",
     "kiln/share/kiln/templates/norm/rms_norm.cu",
