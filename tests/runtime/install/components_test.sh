@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # components_test.sh CMAKE BUILD_DIR SOURCE_DIR COMPILER
 # Installs each component alone. Builds programs with find_package and pkg-config, from the build tree and from a moved
-# installation. Configures a project that takes kiln by FetchContent. Errors of find_package and of an install must say
+# installation. Configures a project that takes kiln by FetchContent, and builds it at night. Errors of find_package and of an install must say
 # what is missing and how to get it.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 compiler=$4
@@ -89,8 +89,15 @@ quietly asks "$work/whole" "$minor" CONFIG REQUIRED COMPONENTS headers
 refuses "lacks the shared library" "kiln-library" libkiln0 -- asks "$work/whole" "$minor" CONFIG REQUIRED
 
 # --- FetchContent ---
-quietly "$cmake" -S "$here/subproject" -B "$work/engine" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DKILN_SOURCE="$source"
+quietly "$cmake" -S "$here/subproject" -B "$work/engine" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DKILN_SOURCE="$source" -DCMAKE_BUILD_TYPE=Release
 quietly "$cmake" --install "$work/engine" --prefix "$work/nothing"
+if [ -n "${KILN_TEST_NIGHTLY:-}" ]; then # this compiles kiln once more
+  quietly "$cmake" --build "$work/engine" --target engine
+  said=$(env -i KILN_CACHE_DIR="$work/cache" "$work/engine/engine") || fail "the program of a project that takes kiln"
+  [ "$said" = "$version" ] || fail "the program of a project that takes kiln says $said"
+  [ -n "$(find "$work/engine" -name kiln-worker -type f)" ] || fail "the compile worker is not built with the program"
+  [ -z "$(find "$work/engine" -name kiln -type f)" ] || fail "the command is built with the program"
+fi
 [ ! -e "$work/nothing" ] || fail "a project that takes kiln installs it"
 quietly "$cmake" "$work/engine" -DKILN_INSTALL=ON
 refuses "The component runtime needs" "libkiln.so" "--target kiln-library" -- "$cmake" --install "$work/engine" --component runtime

@@ -37,7 +37,7 @@ if(NOT KILN_SANITIZE)  # install_test.sh builds the example without sanitizers
   if(TARGET kiln_static)
     add_test(NAME Install.ComponentsAndPackagesOfCMakeServePrograms COMMAND ${runtime_folder}/install/components_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
       ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
-    set_tests_properties(Install.ComponentsAndPackagesOfCMakeServePrograms PROPERTIES LABELS process TIMEOUT 300)
+    set_tests_properties(Install.ComponentsAndPackagesOfCMakeServePrograms PROPERTIES LABELS process TIMEOUT 1800)
     add_test(NAME Install.AStaticProgramFindsTemplatesAndWorker COMMAND ${runtime_folder}/install/install_static_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
       ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
     set_tests_properties(Install.AStaticProgramFindsTemplatesAndWorker PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
