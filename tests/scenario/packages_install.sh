@@ -48,8 +48,10 @@ works() {
 check_archive() {
   mkdir -p "$work/opt/first"
   tar -xzf "$dist"/kiln-*.tar.gz -C "$work/opt/first" --no-same-owner
-  works "$(cd "$work" && echo /opt/first/kiln-*/bin/kiln)"
-  ! inside ldd /opt/first/kiln-*/bin/kiln | grep -v -e vdso -e ld-linux -e libc.so -e libm.so || fail "the static command needs a library"
+  local kiln
+  kiln=/$(cd "$work" && echo opt/first/kiln-*/bin/kiln)
+  works "$kiln"
+  ! inside ldd "$kiln" | grep -v -e vdso -e ld-linux -e libc.so -e libm.so || fail "the static command needs a library"
   mkdir "$work/opt/second" && mv "$work"/opt/first/kiln-* "$work/opt/second/kiln" && rm -r "$work/opt/first"
   works /opt/second/kiln/bin/kiln
   echo "  tar.gz: used and moved"

@@ -91,6 +91,10 @@ refuses "lacks the shared library" "kiln-library" libkiln0 -- asks "$work/whole"
 # --- FetchContent ---
 quietly "$cmake" -S "$here/subproject" -B "$work/engine" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DKILN_SOURCE="$source" -DCMAKE_BUILD_TYPE=Release
 quietly "$cmake" --install "$work/engine" --prefix "$work/nothing"
+[ ! -e "$work/nothing" ] || fail "a project that takes kiln installs it"
+quietly "$cmake" "$work/engine" -DKILN_INSTALL=ON
+refuses "The component runtime needs" "libkiln.so" "--target kiln-library" -- "$cmake" --install "$work/engine" --component runtime
+refuses "The component command needs" "kiln-worker" "--target kiln-worker" -- "$cmake" --install "$work/engine" --component command
 if [ -n "${KILN_TEST_NIGHTLY:-}" ]; then # this compiles kiln once more
   quietly "$cmake" --build "$work/engine" --target engine
   said=$(env -i KILN_CACHE_DIR="$work/cache" "$work/engine/engine") || fail "the program of a project that takes kiln"
@@ -98,8 +102,4 @@ if [ -n "${KILN_TEST_NIGHTLY:-}" ]; then # this compiles kiln once more
   [ -n "$(find "$work/engine" -name kiln-worker -type f)" ] || fail "the compile worker is not built with the program"
   [ -z "$(find "$work/engine" -name kiln -type f)" ] || fail "the command is built with the program"
 fi
-[ ! -e "$work/nothing" ] || fail "a project that takes kiln installs it"
-quietly "$cmake" "$work/engine" -DKILN_INSTALL=ON
-refuses "The component runtime needs" "libkiln.so" "--target kiln-library" -- "$cmake" --install "$work/engine" --component runtime
-refuses "The component command needs" "kiln-worker" "--target kiln-worker" -- "$cmake" --install "$work/engine" --component command
 echo "installed by component, found by CMake and pkg-config, and taken by FetchContent"
