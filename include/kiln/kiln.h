@@ -658,6 +658,95 @@ typedef struct kiln_launch_config {
 KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kiln_launch_config* config,
                                             void** parameters);
 
+/* ---- Operators ------------------------------------------------------------------------------------------ *
+ * A template whose manifest has [bind] is an operator: a call takes tensors, and kiln finds parameters, arguments
+ * and outputs in them. */
+
+/** A tensor. The layout is that of DLPack's DLTensor, and a pointer to one may be passed. */
+typedef struct kiln_tensor {
+  void* data;
+  int32_t device_type; /**< as in DLPack: 2 is CUDA memory, 13 managed memory, 3 pinned memory of the host */
+  int32_t device_id;
+  int32_t ndim;       /**< at most 8 */
+  uint8_t dtype_code; /**< as in DLPack: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat16, ... */
+  uint8_t dtype_bits;
+  uint16_t dtype_lanes;   /**< 1 */
+  const int64_t* shape;   /**< [ndim] */
+  const int64_t* strides; /**< [ndim], in elements; null: contiguous */
+  uint64_t byte_offset;   /**< the first element lies so many bytes after `data` */
+} kiln_tensor;
+
+enum {
+  KILN_OPERAND_NONE = 0,    /**< not given: an optional input, or an output that kiln allocates */
+  KILN_OPERAND_TENSOR = 1,  /**< `tensor` */
+  KILN_OPERAND_INTEGER = 2, /**< `integer`; of a boolean 0 or 1, of a dtype a value of kiln::Dtype */
+  KILN_OPERAND_FLOAT = 3,   /**< `number` */
+  KILN_OPERAND_TEXT = 4,    /**< `text`: the name of a choice, a dtype ("bf16") or "true" */
+  KILN_OPERAND_FLOATS = 5   /**< `numbers`: `count` of them */
+};
+
+/** An input or an output of a call. */
+typedef struct kiln_operand {
+  int32_t kind;  /**< KILN_OPERAND_* */
+  int32_t count; /**< of `numbers`, or the bytes of `text`; -1: `text` ends with a zero byte */
+  union {
+    const kiln_tensor* tensor;
+    int64_t integer;
+    double number;
+    const char* text;
+    const double* numbers;
+  };
+} kiln_operand;
+
+/**
+ * Makes a tensor for a call.
+ *
+ * - index: the operand that it is for. An index of an input asks for a contiguous copy of `wanted`.
+ * - wanted: dtype, device, shape and strides, which are never null. Its data is that of the input, else null.
+ * - out: receives the tensor. It must have the wanted strides, and must live until the call has returned.
+ *
+ * Returns 0, or another number after a failure. Must not throw.
+ */
+typedef int32_t (*kiln_allocator)(size_t index, const kiln_tensor* wanted, kiln_tensor* out, void* user);
+
+/** A call of an operator. */
+typedef struct kiln_call {
+  size_t struct_size;
+  CUstream stream;
+  /** Inputs in the order of the signature, then outputs. Those that are missing at the end are not given. */
+  const kiln_operand* operands;
+  size_t count;
+  /** Allocates outputs, scratch memory, and copies of inputs whose layout the kernel does not read.
+   *  Null: the caller gives all of them. */
+  kiln_allocator allocate;
+  void* user; /**< passed to allocate */
+} kiln_call;
+
+/** An operator, bound to a device, a context and an arch. The service owns it. */
+typedef struct kiln_operator kiln_operator;
+
+/**
+ * Opens an operator by its name, or by "TEMPLATE.NAME" where two templates have one of that name.
+ *
+ * `device` and `arch` are as in kiln_service_open(). With KILN_DEVICE_NONE a call checks its operands and obtains
+ * the image, and launches nothing. Repeated calls return the same operator until the manifest changes.
+ * unknown_template: no template on the template path has such an operator.
+ */
+KILN_API kiln_status kiln_service_open_operator(kiln_service* service, const char* name, int32_t device,
+                                                const char* arch, kiln_operator** out);
+
+/**
+ * Checks the operands, gets the kernel and launches it.
+ *
+ * The kernel is made ready when it is not, as in kiln_template_get(). A call with dtypes, compiled-in sizes and
+ * options of an earlier call takes no lock, allocates nothing and makes no system call, beside `allocate`.
+ * REQUIRES: the operator's context is current.
+ * invalid_argument: an operand is not what the signature says. The message names operator and operand.
+ * Nothing is allocated, compiled or launched then. Other errors are as in kiln_template_get() and
+ * kiln_kernel_launch().
+ */
+KILN_API kiln_status kiln_operator_call(kiln_operator* op, const kiln_call* call);
+
 /* ---- Attention ----------------------------------------------------------------------------------------- *
  * An attention kernel whose manifest has [work_list] reads the work of each block from a buffer, the plan.
  * The grid has a fixed size. The plan spreads the tiles of q and their kv tokens evenly over its blocks.

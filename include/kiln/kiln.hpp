@@ -13,6 +13,7 @@
 #include "kiln/event.hpp"
 #include "kiln/kernel.hpp"
 #include "kiln/kernel_template.hpp"
+#include "kiln/operator.hpp"
 #include "kiln/options.hpp"
 #include "kiln/scope.hpp"
 #include "kiln/service.hpp"

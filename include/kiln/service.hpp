@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kiln/kernel_template.hpp"
+#include "kiln/operator.hpp"
 #include "kiln/options.hpp"
 #include "kiln/scope.hpp"
 
@@ -79,6 +80,14 @@ class Service {
     detail::check(kiln_service_open(handle_.get(), name.c_str(), device.ordinal,
                                     device.arch.empty() ? nullptr : device.arch.c_str(), &out));
     return KernelTemplate(out);
+  }
+  /// Opens an operator by its name, or by "TEMPLATE.NAME" where two templates have one of that name.
+  /// Repeated calls are cheap. Throws Error(unknown_template, manifest, no_driver, unsupported_arch).
+  Operator operator_(const std::string& name, const Device& device = Device::current()) {
+    kiln_operator* out = nullptr;
+    detail::check(kiln_service_open_operator(handle_.get(), name.c_str(), device.ordinal,
+                                             device.arch.empty() ? nullptr : device.arch.c_str(), &out));
+    return Operator(out);
   }
   /// Registers a template from memory: manifest, source, and optionally the source of its reference.
   void add_template(const std::string& manifest, const std::string& source,

@@ -148,6 +148,7 @@ class ExpressionCompiler {
   }
 
   void call(std::string_view word, std::size_t start) {
+    if (symbols_.tensors && is_in(TensorFacts::kFunctions, word)) return tensor_fact(word, start);
     if (word == "sizeof") return named(word, Op::size_of, "a dtype or a dtype parameter");
     if (word == "align") return named(word, Op::alignment, "a pointer argument");
     if (word == "stride") return stride();
@@ -189,6 +190,27 @@ class ExpressionCompiler {
     load(word, start);
     emit(op, 0, 0);
     in_.expect(")");
+  }
+
+  static bool is_in(const auto& words, std::string_view word) {
+    return std::find(std::begin(words), std::end(words), word) != std::end(words);
+  }
+
+  void tensor_fact(std::string_view function, std::size_t start) {
+    const std::string_view tensor = in_.name();
+    std::optional<std::int64_t> index;
+    if (in_.take(",")) {
+      const bool negative = in_.take("-");
+      if (!in_.at_digit()) in_.fail("expected a literal dimension");
+      index = in_.literal();
+      if (negative) index = -*index;
+    }
+    in_.expect(")");
+    std::string problem;
+    const int slot = symbols_.tensors->slot(function, tensor, index, problem);
+    if (slot < 0) in_.fail_at(start, problem);
+    reads_.push_back(slot);
+    emit(Op::load, slot, 1);
   }
 
   /// The declared stride expression of argument x, compiled in place.

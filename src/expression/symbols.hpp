@@ -11,6 +11,17 @@
 
 namespace kiln::source {
 
+/// The slots of what tensors are: "dim(x, -1)". An expression of [bind] has such functions.
+class TensorFacts {
+ public:
+  static constexpr std::string_view kFunctions[] = {"present", "dtype", "rank", "numel", "dim", "stride"};
+  virtual ~TensorFacts() = default;
+  /// The slot of `function` of the tensor of this name. `index`: its second argument. Returns why there is no
+  /// such slot in `problem`, with the slot -1.
+  virtual int slot(std::string_view function, std::string_view tensor, std::optional<std::int64_t> index,
+                   std::string& problem) = 0;
+};
+
 /// Names in layers: a name that this layer does not declare has the meaning that the layer below gives it. A
 /// context that knows a few more names than another context is a layer of those few names.
 struct Symbols {
@@ -25,6 +36,8 @@ struct Symbols {
   /// Names that exist but may not be used here, each with the reason. They hide the same
   /// names of the layers below.
   Map<std::string> unavailable;
+  /// What functions of tensors give here; null: nothing. Layers below do not count. Borrowed.
+  TensorFacts* tensors = nullptr;
   /// The layer below, or null. Borrowed.
   const Symbols* below = nullptr;
   /// A context whose further names may not be used here, because it exists only when the kernel is

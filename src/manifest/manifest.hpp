@@ -13,6 +13,7 @@
 #include "base/arch.hpp"
 #include "expression/expression.hpp"
 #include "kiln/dtype.hpp"
+#include "manifest/bind/spec.hpp"
 #include "manifest/work_list.hpp"
 
 namespace kiln::source {
@@ -196,6 +197,7 @@ struct Manifest {
   /// needs only earlier ones.
   std::vector<int> value_order;
   std::vector<GlobalSpec> globals;
+  std::vector<BindSpec> binds;  ///< the operators
   std::vector<ExportSpec> exports;
   /// Further entry points of the same image. Each is a copy of this manifest with its own name, instantiate,
   /// arguments, run-time values, requirements and launch. These copies have no `entries`.

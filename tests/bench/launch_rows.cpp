@@ -157,6 +157,15 @@ const std::vector<Row>& rows() {
          const CUstream s = w.streams[t];
          KILN_LOOP(k(s, w.out, w.in, 1, std::int64_t{32000}, std::int64_t{32000}));
        }},
+      {"operator_rms_norm", "rms_norm_eight_rows",
+       [](int calls, int t) {  // three tensors and a float: x, weight, out and eps
+         World& w = world();
+         const Operator op = w.service->operator_("rms_norm");
+         const TensorView x(w.in, Dtype::bf16, {8, 4096}), weight(w.weight, Dtype::bf16, {4096}),
+             out(w.out, Dtype::bf16, {8, 4096});
+         const CUstream s = w.streams[t];
+         KILN_LOOP(op(s, x, weight, 1e-6, nullptr, nullptr, nullptr, out));
+       }},
       {"get_rms_norm", "bare",
        [](int calls, int t) {
          World& w = world();

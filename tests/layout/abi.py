@@ -34,8 +34,9 @@ def declarations() -> str:
 def structs(text: str) -> dict[str, list[str]]:
     """The fields of each struct that kiln.h defines."""
     found = {}
-    for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\} \1;", text, re.S):
+    for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\n\} \1;", text, re.S):
         fields = []
+        body = re.sub(r"\bunion \{(.*?)\};", r"\1", body, flags=re.S)  # the members of an unnamed union are fields
         for declaration in filter(None, (part.strip() for part in body.split(";"))):
             pointer = re.search(r"\(\*(\w+)\)\(", declaration)
             names = (

@@ -24,7 +24,7 @@ list(TRANSFORM of_fake_driver REPLACE ".+" "runtime/kernels/\\0_test.cpp")
 kiln_tests(runtime_sm80_test SOURCES runtime/launch/geometry_sm80_test.cpp USES ${uses} LABEL process)  # has another device
 kiln_tests(runtime_sm103_test SOURCES runtime/kernels/other_arch_test.cpp USES ${uses} LABEL process)   # has another device, too
 kiln_tests(runtime_ready_test SOURCES runtime/kernels/ready_test.cpp USES ${uses} LABEL process)        # counts allocations
-kiln_tests(runtime_fake_tests SOURCES ${of_fake_driver} runtime/launch/*_test.cpp runtime/state/sealed_test.cpp USES ${uses} LABEL process)
+kiln_tests(runtime_fake_tests SOURCES ${of_fake_driver} runtime/launch/*_test.cpp runtime/operator/*_test.cpp runtime/state/sealed_test.cpp USES ${uses} LABEL process)
 
 # These tests run on the fake driver and on the real driver.
 kiln_tests(runtime_driver_test SOURCES runtime/service/driver_test.cpp USES kiln kiln_toolchain LABEL gpu)

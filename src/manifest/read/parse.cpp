@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "expression/braces.hpp"
 #include "kiln/error.hpp"
+#include "manifest/bind/reader.hpp"
 #include "manifest/read/arguments.hpp"
 #include "manifest/read/compile_options.hpp"
 #include "manifest/read/image.hpp"
@@ -158,6 +159,7 @@ Manifest parse_tree(const TomlValue& tree, const std::string& file, WorkListKind
   read_launch(draft, root);
   read_exports(draft, root);
   read_globals(draft, root);
+  read_binds(draft, root);
   read_limits(draft, root);
   read_prewarm(draft, root);
   return std::move(draft.out);
@@ -196,10 +198,10 @@ void run_on_variants_alone(Manifest& out, const TableReader& root) {
 Manifest parse_manifest(std::string_view toml, const std::string& file, WorkListKinds work_lists) {
   TomlValue tree = parse_toml(toml, file);
   add_default_sources(tree);
-  const TableReader root(
-      tree, "", file,
-      {"format", "template", "compile", "param", "derive", "require", "arg", "runtime", "work_list", "plan",
-       "launch", "kernel", "global", "export", "reference", "cost", "limits", "prewarm", "arch"});
+  const TableReader root(tree, "", file,
+                         {"format",  "template",  "compile", "param",  "derive",  "require", "arg",
+                          "runtime", "work_list", "plan",    "bind",   "launch",  "kernel",  "global",
+                          "export",  "reference", "cost",    "limits", "prewarm", "arch"});
   const TomlValue& format = root.need("format");
   if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
   if (format.integer != kManifestFormat) {

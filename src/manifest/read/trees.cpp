@@ -185,7 +185,7 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, con
     // [[kernel]] when [template] has no `instantiate`.
     if (!out.empty()) {
       for (const char* key : {"arg", "launch", "runtime", "require", "work_list", "plan", "reference", "cost",
-                              "global", "prewarm"})
+                              "global", "prewarm", "bind"})
         remove(own, key);
     }
     for (const std::string key : {"arg", "launch", "runtime", "require"}) {

@@ -32,6 +32,10 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
                                                         std::size_t count) const noexcept {
     return packing_.find_plain(tables_.ready, names, values, count);
   }
+  /// As find, for packed parameters.
+  const LoadedKernel* find_packed(const PackedParameters& parameters) const noexcept {
+    return tables_.ready.find(parameters);
+  }
   /// The kernel for `values`, which is made if it is not ready. Throws CompileError and Error.
   const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
   /// As get, on a thread of the service. Errors that get throws before it looks for the image are

@@ -11,7 +11,8 @@ Service::Service(const Options& options, const std::string& memo_file, Events ev
     : core_(options, memo_file, events),
       catalog_(core_.config().template_directories(), core_.config().about_templates(), work_lists),
       scopes_(core_, catalog_),
-      own_(scopes_) {}
+      own_(scopes_),
+      operators_(own_, catalog_) {}
 
 std::uint64_t Service::adopt() {
   std::uint64_t adopted = 0;

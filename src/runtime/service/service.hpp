@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/kernels/scope.hpp"
+#include "runtime/operator/operators.hpp"
 
 namespace kiln::runtime {
 
@@ -39,12 +40,14 @@ class Service {
   source::Catalog& catalog() noexcept { return catalog_; }
   Scopes& scopes() noexcept { return scopes_; }
   Scope& own_scope() noexcept { return own_; }
+  Operators& operators() noexcept { return operators_; }
 
  private:
   Core core_;
   source::Catalog catalog_;
   Scopes scopes_;
-  Scope own_;  // destroyed first: kernels are unloaded while all else is there
+  Scope own_;  // destroyed before the rest: kernels are unloaded while all else is there
+  Operators operators_;
 };
 
 }  // namespace kiln::runtime

@@ -135,6 +135,9 @@ Json json_of(const source::Template& origin) {
   out["globals"] = Json::array();
   for (const auto& g : manifest.globals)
     out["globals"].push_back({{"name", g.name}, {"symbol", g.symbol}, {"doc", g.doc}});
+  out["operators"] = Json::array();
+  for (const auto& b : manifest.binds)
+    out["operators"].push_back({{"name", b.name}, {"call", b.call}, {"out", b.out}, {"doc", b.doc}});
   out["exports"] = Json::object();
   for (const auto& e : manifest.exports) out["exports"][e.name] = e.cpp;
   out["overrides"] = Json::array();

@@ -196,6 +196,16 @@ std::string example(const Manifest& manifest) {
   return "\n    kiln run " + manifest.name + ' ' + text_of(plan.front().values) + " --check --bench\n";
 }
 
+std::string operators(const Manifest& manifest) {
+  std::string out;
+  for (const source::BindSpec& bind : manifest.binds) {
+    out += out.empty() ? "\nOperators:\n\n" : "";
+    out += "- " + code(bind.name + '(' + bind.call + ')' + (bind.out.empty() ? "" : " -> " + bind.out));
+    out += bind.doc == manifest.summary ? "\n" : ": " + prose(bind.doc) + ".\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string markdown_section(const source::Template& origin) {
@@ -207,7 +217,7 @@ std::string markdown_section(const source::Template& origin) {
   if (!m.fallback.empty()) out += " Falls back to " + code(m.fallback) + '.';
   out += '\n' + example(m) + parameters(m) + derives(m) + arguments(m) + constraints(m) + '\n' +
          launch(m.kernel.launch) + work_list(m) + overrides(m) + cost(m) + tolerance(m) + limits(m.limits) +
-         shipped(m);
+         shipped(m) + operators(m);
   for (const auto& entry : m.entries) {
     out += "\n### " + m.name + ", kernel " + entry->entry +
            "\n\nName expression: " + code(entry->kernel.instantiate) + ".\n" + arguments(*entry) +

@@ -191,6 +191,20 @@ std::string supported_archs(const Manifest& manifest) {
   return manifest.arch_min ? manifest.arch_min->name() + " and later" : "any";
 }
 
+namespace {
+
+void print_operators(const Manifest& manifest) {
+  if (manifest.binds.empty()) return;
+  print("\n");
+  print_heading("Operators");
+  for (const source::BindSpec& bind : manifest.binds) {
+    print_definition("", bind.name + '(' + bind.call + ')' + (bind.out.empty() ? "" : " -> " + bind.out), 2);
+    if (bind.doc != manifest.summary) print_definition("", bind.doc, 4);
+  }
+}
+
+}  // namespace
+
 void print_page(const source::Template& origin) {
   const Manifest& manifest = origin.manifest;
   print(paint(manifest.name, Style::bold, standard_output()) + '\n');
@@ -224,6 +238,7 @@ void print_page(const source::Template& origin) {
     print_requirements(*entry);
     print_launch(entry->kernel.launch);
   }
+  print_operators(manifest);
   print_symbols(manifest);
 }
 

@@ -1,0 +1,75 @@
+// An operator: from the tensors of a call to a launch ([bind] of the manifest).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/kernels/kernel_template.hpp"
+#include "runtime/operator/arguments.hpp"
+#include "runtime/operator/call_shape.hpp"
+
+namespace kiln::runtime {
+
+/// Thread-safe. It keeps its template, whose scope must outlive it.
+class Operator {
+ public:
+  /// Throws Error(manifest) when the operator has more names than a call has room for.
+  Operator(KernelTemplate& of, const source::Manifest& manifest, const source::BindSpec& spec);
+  ~Operator();
+  Operator(const Operator&) = delete;
+  Operator& operator=(const Operator&) = delete;
+
+  /// Throws Error and CompileError (kiln_operator_call).
+  void call(const kiln_call& call) const;
+
+  const source::BindSpec& spec() const noexcept { return spec_; }
+  KernelTemplate& kernels() const noexcept { return template_; }
+
+ private:
+  /// A call that was checked and launched. A call with the same words needs neither checks nor arithmetic.
+  struct Remembered {
+    std::vector<std::int64_t> words;
+    PackedParameters packed;
+    mutable std::atomic<const LoadedKernel*> kernel;  ///< it serves as long as the ready table has it
+    std::vector<std::uint64_t> storage;
+    std::vector<std::size_t> pointers;  ///< arguments that are tensors
+    std::vector<kiln_tensor> wanted;    ///< of outputs that the allocator makes
+    std::vector<std::vector<std::int64_t>> extents;
+  };
+
+  const Remembered* remembered(const CallShape& shape) const noexcept;
+  bool launch_again(const Remembered& known, const kiln_call& call) const;
+  void remember(const CallShape& shape, const kiln_call& call, const LoadedKernel& kernel,
+                const PackedParameters& packed, const CallFrame& frame) const;
+  void call_anew(const kiln_call& call, const CallShape* shape) const;
+  void launch(const kiln_call& call, const LoadedKernel& kernel, const void* const* data) const;
+  void make_again(std::size_t output, const kiln_tensor& wanted, const kiln_call& call,
+                  kiln_tensor& out) const;
+  void values_of_parameters(const CallFrame& frame, std::int64_t* values) const;
+  PackedParameters packed_parameters(const CallFrame& frame) const;
+  const LoadedKernel* find(const PackedParameters& packed, const kiln_call& call,
+                           const CallFrame& frame) const;
+  std::vector<Value> values_of(const std::int64_t* values) const;
+  void make_outputs(const kiln_call& call, CallFrame& frame) const;
+  void make_output(std::size_t operand, const kiln_call& call, CallFrame& frame) const;
+  void allocate(std::size_t operand, const kiln_tensor& wanted, const kiln_call& call,
+                CallFrame& frame) const;
+  bool check_layouts(const kiln_call& call, CallFrame& frame) const;
+  const source::BindOperand& operand(std::size_t i) const { return spec_.operands[i]; }
+
+  KernelTemplate& template_;
+  const source::Manifest& manifest_;
+  const source::BindSpec& spec_;
+  const OperandReader reader_;
+  const ArgumentWriter writer_;
+  std::vector<int> fixed_;  ///< slots of the kernel that expressions of outputs and arguments read
+  std::vector<int> packed_parameters_;  ///< for each parameter up to the last given one: its entry, or -1
+  /// The first calls of different shapes. Calls of further shapes are checked every time.
+  mutable std::array<std::atomic<const Remembered*>, 8> remembered_{};
+};
+
+}  // namespace kiln::runtime

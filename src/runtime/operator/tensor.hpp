@@ -1,0 +1,52 @@
+// A caller's tensor, as the binder reads it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kiln/dtype.hpp"
+#include "kiln/kiln.h"
+
+namespace kiln::runtime {
+
+inline constexpr int kMaxRank = 8;
+
+/// DLPack's type of `dtype`.
+struct DlpackType {
+  std::uint8_t code, bits;
+};
+DlpackType dlpack_type(Dtype dtype) noexcept;
+/// The ordinal of the tensor's dtype; -1 when kiln has no such dtype. A boolean is a u8.
+int dtype_of(const kiln_tensor& tensor) noexcept;
+
+/// In elements. Of a tensor without strides, which is contiguous, the stride is computed.
+inline std::int64_t stride_of(const kiln_tensor& t, int dimension) noexcept {
+  if (t.strides) return t.strides[dimension];
+  std::int64_t out = 1;
+  for (int i = dimension + 1; i < t.ndim; ++i) out *= t.shape[i];
+  return out;
+}
+inline std::int64_t elements_of(const kiln_tensor& t) noexcept {
+  std::int64_t out = 1;
+  for (int i = 0; i < t.ndim; ++i) out *= t.shape[i];
+  return out;
+}
+/// The address of the first element.
+inline std::uint64_t address_of(const kiln_tensor& t) noexcept {
+  return reinterpret_cast<std::uint64_t>(t.data) + t.byte_offset;
+}
+/// Strides of dimensions of one element do not count.
+bool is_contiguous(const kiln_tensor& t) noexcept;
+
+/// Dimensions 0 up to, but without, `end`, seen as one.
+struct Joined {
+  std::int64_t extent = 1, stride = 0;
+  bool possible = true;  ///< no stride reaches all of them in order
+};
+Joined join_leading(const kiln_tensor& t, int end) noexcept;
+
+/// "bf16 [8, 4096]", and " with strides [8192, 1]" where the tensor is not contiguous.
+std::string described(const kiln_tensor& t);
+
+}  // namespace kiln::runtime

@@ -1,0 +1,148 @@
+// [bind]: what follows by name, and mistakes with their messages.
+#include <gtest/gtest.h>
+
+#include "kiln/error.hpp"
+#include "manifest/manifest.hpp"
+
+namespace kiln::source {
+namespace {
+
+/// A manifest with a strided matrix and a vector, and the lines of a [bind].
+std::string manifest_with(const std::string& bind) {
+  return R"(format = 1
+[template]
+name = "scale"
+source = "scale.cu"
+instantiate = "scale<{T}, {H}, {MODE}>"
+[param.T]
+kind = "dtype"
+[param.H]
+kind = "int"
+range = [1, 4096]
+[param.MODE]
+kind = "enum"
+values = { up = "0", down = "1" }
+default = "up"
+[[arg]]
+name = "out"
+type = "ptr<T>"
+access = "write"
+shape = ["rows", "H"]
+stride = ["stride_out", "1"]
+[[arg]]
+name = "x"
+type = "ptr<T>"
+shape = ["rows", "H"]
+stride = ["stride_x", "1"]
+[[arg]]
+name = "w"
+type = "ptr<f32>"
+shape = ["H"]
+[[arg]]
+name = "rows"
+type = "i32"
+[[arg]]
+name = "stride_x"
+type = "i64"
+[[arg]]
+name = "stride_out"
+type = "i64"
+[[arg]]
+name = "eps"
+type = "f32"
+optional = true
+value = 1.0
+[launch]
+grid = ["rows"]
+block = ["32"]
+[[bind]]
+)" + bind;
+}
+
+Manifest parsed(const std::string& bind) { return parse_manifest(manifest_with(bind), "scale.toml"); }
+
+TEST(Bind, ParametersAndArgumentsFollowByName) {
+  const Manifest m = parsed(
+      "call = \"x: T[..., H], w: f32[H], mode: MODE = down, eps: float = 2\"\nout = \"out: T[..., H]\"\n");
+  ASSERT_EQ(m.binds.size(), 1u);
+  const BindSpec& bind = m.binds[0];
+  EXPECT_EQ(bind.name, "scale");
+  ASSERT_EQ(bind.parameters.size(), 3u);
+  EXPECT_EQ(bind.operands.size(), 5u);
+  EXPECT_EQ(bind.inputs, 4u);
+  const auto fact_of = [&](int argument) {
+    const auto& reads = bind.arguments[static_cast<std::size_t>(argument)].value.reads();
+    return reads.size() == 1 ? bind.facts[static_cast<std::size_t>(reads[0] - bind.first_slot)] : BindFact{};
+  };
+  EXPECT_EQ(fact_of(3), (BindFact{BindFact::Kind::leading_extent, 0, 1}));
+  EXPECT_EQ(fact_of(4), (BindFact{BindFact::Kind::leading_stride, 0, 1}));
+  EXPECT_EQ(fact_of(5), (BindFact{BindFact::Kind::leading_stride, 4, 1}));
+  EXPECT_EQ(bind.arguments[6].kind, BindArgument::Kind::number);
+}
+
+struct Mistake {
+  const char *name, *bind, *message;
+};
+void PrintTo(const Mistake& m, std::ostream* out) { *out << m.name; }
+
+class Mistakes : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(Mistakes, AreNamed) {
+  try {
+    parsed(GetParam().bind);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::manifest);
+    EXPECT_NE(std::string(error.what()).find(GetParam().message), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("scale.toml:"), std::string::npos) << error.what();
+  }
+}
+
+constexpr const char* kOut = "\nout = \"out: T[..., H]\"\n";
+const Mistake kMistakes[] = {
+    {"NoCall", "name = \"s\"\n", "call"},
+    {"NoType", "call = \"x\"\n", "expected ':'"},
+    {"UnknownType", "call = \"x: tensor\"\n", "'tensor' is unknown; allowed: int bool float"},
+    {"UnknownDtype", "call = \"x: Q[..., H]\"\n", "'Q' of 'x' is no dtype and no dtype parameter"},
+    {"TwoOfOneName", "call = \"x: T[..., H], x: T[H]\"\n", "two operands are called 'x'"},
+    {"Unclosed", "call = \"x: T[..., H\"\n", "expected ']'"},
+    {"ParameterFromNowhere", "call = \"x: T[..., W], w: f32[W]\"\nout = \"out: T[..., W]\"\n",
+     "parameter H has no default"},
+    {"ArgumentFromNowhere", "call = \"x: T[..., H]\"\nout = \"out: T[..., H]\"\n",
+     "argument 'w' of the kernel is not optional"},
+    {"OtherElementType", "call = \"x: T[..., H], w: T[H]\"\nout = \"out: T[..., H]\"\n",
+     "'w' has another element type than argument 'w'"},
+    {"NotWritten", "call = \"x: T[..., H], w: f32[H], out: T[..., H]\"\n",
+     "the kernel writes to argument 'out'"},
+    {"UnknownParameter",
+     "call = \"x: T[..., H], w: f32[H]\"\nout = \"out: T[..., H]\"\nparam = { MOOD = 1 }\n",
+     "'MOOD' is no parameter; did you mean 'MODE'?"},
+    {"UnknownArgument", "call = \"x: T[..., H], w: f32[H]\"\nout = \"out: T[..., H]\"\narg = { cols = 1 }\n",
+     "'cols' is no argument"},
+    {"UnknownTensor", "call = \"x: T[..., H], w: f32[dim(y, 0)]\"\nout = \"out: T[..., H]\"\n",
+     "dim takes a tensor of the signature, not 'y'"},
+    {"NoDimension", "call = \"x: T[..., H], w: f32[dim(x)]\"\nout = \"out: T[..., H]\"\n",
+     "dim takes a tensor and a dimension"},
+    {"UnknownChoice", "call = \"x: T[..., H], w: f32[H], mode: MODE = sideways\"\nout = \"out: T[..., H]\"\n",
+     "MODE.sideways"},
+    {"BadNumber", "call = \"x: T[..., H], w: f32[H], eps: float = much\"\nout = \"out: T[..., H]\"\n",
+     "'much', the default of 'eps', is no number"},
+    {"OutputWithTwoShapes", "call = \"x: T[..., H], w: f32[H]\"\nout = \"out: T[H] | [..., H]\"\n",
+     "must be a tensor with one shape"},
+    {"ParameterThatNoInputGives",
+     "call = \"x: T[..., H], w: f32[MODE]\"\nout = \"out: T[..., H]\"\nparam = { MODE = \"MODE\" }\n",
+     "cannot"},
+    {"NamedTwice", "call = \"x: T[..., H], w: f32[H]\"\nlet = { x = 1 }\nout = \"out: T[..., H]\"\n",
+     "'x' cannot name a number"},
+};
+INSTANTIATE_TEST_SUITE_P(Bind, Mistakes, ::testing::ValuesIn(kMistakes),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Bind, TwoOperatorsOfOneNameAreRefused) {
+  const std::string one = std::string("call = \"x: T[..., H], w: f32[H]\"") + kOut;
+  EXPECT_THROW(parsed(one + "[[bind]]\n" + one), Error);
+  EXPECT_EQ(parsed(one + "[[bind]]\nname = \"other\"\n" + one).binds.size(), 2u);
+}
+
+}  // namespace
+}  // namespace kiln::source
