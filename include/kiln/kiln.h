@@ -673,7 +673,7 @@ typedef struct kiln_tensor {
   uint16_t dtype_lanes;   /**< 1 */
   const int64_t* shape;   /**< [ndim] */
   const int64_t* strides; /**< [ndim], in elements; null: contiguous */
-  uint64_t byte_offset;   /**< the first element lies so many bytes after `data` */
+  uint64_t byte_offset;   /**< bytes from `data` to the first element */
 } kiln_tensor;
 
 enum {

@@ -148,7 +148,7 @@ class ExpressionCompiler {
   }
 
   void call(std::string_view word, std::size_t start) {
-    if (symbols_.tensors && is_in(TensorFacts::kFunctions, word)) return tensor_fact(word, start);
+    if (symbols_.tensors && is_in(TensorMeasures::kFunctions, word)) return tensor_measure(word, start);
     if (word == "sizeof") return named(word, Op::size_of, "a dtype or a dtype parameter");
     if (word == "align") return named(word, Op::alignment, "a pointer argument");
     if (word == "stride") return stride();
@@ -196,7 +196,7 @@ class ExpressionCompiler {
     return std::find(std::begin(words), std::end(words), word) != std::end(words);
   }
 
-  void tensor_fact(std::string_view function, std::size_t start) {
+  void tensor_measure(std::string_view function, std::size_t start) {
     const std::string_view tensor = in_.name();
     std::optional<std::int64_t> index;
     if (in_.take(",")) {

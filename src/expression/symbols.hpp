@@ -12,10 +12,10 @@
 namespace kiln::source {
 
 /// The slots of what tensors are: "dim(x, -1)". An expression of [bind] has such functions.
-class TensorFacts {
+class TensorMeasures {
  public:
   static constexpr std::string_view kFunctions[] = {"present", "dtype", "rank", "numel", "dim", "stride"};
-  virtual ~TensorFacts() = default;
+  virtual ~TensorMeasures() = default;
   /// The slot of `function` of the tensor of this name. `index`: its second argument. Returns why there is no
   /// such slot in `problem`, with the slot -1.
   virtual int slot(std::string_view function, std::string_view tensor, std::optional<std::int64_t> index,
@@ -36,8 +36,8 @@ struct Symbols {
   /// Names that exist but may not be used here, each with the reason. They hide the same
   /// names of the layers below.
   Map<std::string> unavailable;
-  /// What functions of tensors give here; null: nothing. Layers below do not count. Borrowed.
-  TensorFacts* tensors = nullptr;
+  /// Gives meaning to functions of tensors; null: there are none here. Layers below do not count. Borrowed.
+  TensorMeasures* tensors = nullptr;
   /// The layer below, or null. Borrowed.
   const Symbols* below = nullptr;
   /// A context whose further names may not be used here, because it exists only when the kernel is

@@ -70,13 +70,14 @@ TEST(Bind, ParametersAndArgumentsFollowByName) {
   ASSERT_EQ(bind.parameters.size(), 3u);
   EXPECT_EQ(bind.operands.size(), 5u);
   EXPECT_EQ(bind.inputs, 4u);
-  const auto fact_of = [&](int argument) {
+  const auto measure_of = [&](int argument) {
     const auto& reads = bind.arguments[static_cast<std::size_t>(argument)].value.reads();
-    return reads.size() == 1 ? bind.facts[static_cast<std::size_t>(reads[0] - bind.first_slot)] : BindFact{};
+    return reads.size() == 1 ? bind.measures[static_cast<std::size_t>(reads[0] - bind.first_slot)]
+                             : BindMeasure{};
   };
-  EXPECT_EQ(fact_of(3), (BindFact{BindFact::Kind::leading_extent, 0, 1}));
-  EXPECT_EQ(fact_of(4), (BindFact{BindFact::Kind::leading_stride, 0, 1}));
-  EXPECT_EQ(fact_of(5), (BindFact{BindFact::Kind::leading_stride, 4, 1}));
+  EXPECT_EQ(measure_of(3), (BindMeasure{BindMeasure::Kind::leading_extent, 0, 1}));
+  EXPECT_EQ(measure_of(4), (BindMeasure{BindMeasure::Kind::leading_stride, 0, 1}));
+  EXPECT_EQ(measure_of(5), (BindMeasure{BindMeasure::Kind::leading_stride, 4, 1}));
   EXPECT_EQ(bind.arguments[6].kind, BindArgument::Kind::number);
 }
 

@@ -13,7 +13,7 @@
 namespace kiln::source {
 namespace {
 using OperandKind = BindOperand::Kind;
-using FactKind = BindFact::Kind;
+using MeasureKind = BindMeasure::Kind;
 constexpr std::size_t kMaxOperands = 64, kMaxExtents = 8;
 
 std::optional<double> number_of(const std::string& text) {
@@ -22,8 +22,8 @@ std::optional<double> number_of(const std::string& text) {
   return error == std::errc{} && end == text.data() + text.size() ? std::optional(out) : std::nullopt;
 }
 
-/// Reads one operator. It is the source of the facts that its expressions name.
-class BindReader : TensorFacts {
+/// Reads one operator. It is the source of the measures that its expressions name.
+class BindReader : TensorMeasures {
  public:
   BindReader(const Draft& draft, const TableReader& reader, BindSpec& out)
       : manifest_(draft.out), reader_(reader), out_(out) {
@@ -61,36 +61,36 @@ class BindReader : TensorFacts {
   }
 
  private:
-  // ---- facts
+  // ---- measures
 
-  int fact(BindFact wanted, const std::string& name) {
-    const auto found = std::find(out_.facts.begin(), out_.facts.end(), wanted);
-    const auto index = static_cast<int>(found - out_.facts.begin());
-    if (found == out_.facts.end()) out_.facts.push_back(wanted), out_.fact_names.push_back(name);
+  int measure(BindMeasure wanted, const std::string& name) {
+    const auto found = std::find(out_.measures.begin(), out_.measures.end(), wanted);
+    const auto index = static_cast<int>(found - out_.measures.begin());
+    if (found == out_.measures.end()) out_.measures.push_back(wanted), out_.measure_names.push_back(name);
     return out_.first_slot + index;
   }
-  void name_fact(const std::string& name, BindFact wanted) {
-    const int slot = fact(wanted, name);
+  void name_measure(const std::string& name, BindMeasure wanted) {
+    const int slot = measure(wanted, name);
     call_.slots.emplace(name, slot);
     launch_.slots.emplace(name, slot);
   }
 
   int slot(std::string_view function, std::string_view tensor, std::optional<std::int64_t> index,
            std::string& problem) override {
-    constexpr std::pair<std::string_view, FactKind> plain[] = {
-        {"present", FactKind::present}, {"dtype", FactKind::dtype}, {"rank", FactKind::rank},
-        {"numel", FactKind::elements},  {"dim", FactKind::extent},  {"stride", FactKind::stride}};
+    constexpr std::pair<std::string_view, MeasureKind> plain[] = {
+        {"present", MeasureKind::present}, {"dtype", MeasureKind::dtype}, {"rank", MeasureKind::rank},
+        {"numel", MeasureKind::elements},  {"dim", MeasureKind::extent},  {"stride", MeasureKind::stride}};
     const int operand = operand_index(tensor);
     const bool is_tensor = operand >= 0 && operand_at(operand).kind == OperandKind::tensor;
     const auto kind = std::find_if(std::begin(plain), std::end(plain), [&](auto& p) {
                         return p.first == function;
                       })->second;
-    if (operand < 0 || (kind != FactKind::present && !is_tensor)) {
-      problem = std::string(function) + " takes " + (kind == FactKind::present ? "an input" : "a tensor") +
+    if (operand < 0 || (kind != MeasureKind::present && !is_tensor)) {
+      problem = std::string(function) + " takes " + (kind == MeasureKind::present ? "an input" : "a tensor") +
                 " of the signature, not " + base::quote(tensor);
       return -1;
     }
-    const bool takes_index = kind == FactKind::extent || kind == FactKind::stride;
+    const bool takes_index = kind == MeasureKind::extent || kind == MeasureKind::stride;
     if (takes_index != index.has_value()) {
       problem =
           std::string(function) + (takes_index ? " takes a tensor and a dimension" : " takes a tensor alone");
@@ -102,7 +102,7 @@ class BindReader : TensorFacts {
     }
     std::string name = std::string(function) + '(' + std::string(tensor);
     if (index) name += ", " + std::to_string(*index);
-    return fact({kind, operand, static_cast<int>(index.value_or(0))}, name + ')');
+    return measure({kind, operand, static_cast<int>(index.value_or(0))}, name + ')');
   }
 
   // ---- operands
@@ -138,7 +138,7 @@ class BindReader : TensorFacts {
     out.parameter = parameter_index(manifest_, part.type);
     if (part.shapes.empty()) {
       declare_scalar(part, out);
-      if (out.kind != OperandKind::numbers) name_fact(part.name, {FactKind::scalar, index, 0});
+      if (out.kind != OperandKind::numbers) name_measure(part.name, {MeasureKind::scalar, index, 0});
       return;
     }
     if (part.type == "float") return declare_numbers(part, out);
@@ -149,7 +149,7 @@ class BindReader : TensorFacts {
     for (std::size_t i = leading ? 1 : 0; i < extents.size(); ++i) {
       if (!base::is_identifier(extents[i]) || call_.slot(extents[i]) || is_named(extents[i])) continue;
       const int at = leading ? static_cast<int>(i) - static_cast<int>(extents.size()) : static_cast<int>(i);
-      name_fact(extents[i], {FactKind::extent, index, at});
+      name_measure(extents[i], {MeasureKind::extent, index, at});
     }
   }
 
@@ -196,7 +196,7 @@ class BindReader : TensorFacts {
                             " is no dtype and no dtype parameter; any stands for every dtype");
     out.dtype.parameter = p, out.parameter = -1;
     if (index < static_cast<int>(inputs_so_far()) && !call_.slot(part.type)) {
-      name_fact(part.type, {FactKind::dtype, index, 0});
+      name_measure(part.type, {MeasureKind::dtype, index, 0});
       call_.dtypes.insert(part.type);
     }
   }
@@ -289,7 +289,7 @@ class BindReader : TensorFacts {
           operand_index(name) >= 0)
         given.fail(name, base::quote(name) + " cannot name a number: it is no name, or names something else");
       Expression number = given.expression(name, call_);
-      name_fact(name, {FactKind::named, -1, static_cast<int>(out_.named.size())});
+      name_measure(name, {MeasureKind::named, -1, static_cast<int>(out_.named.size())});
       out_.named.push_back({*call_.slot(name), std::move(number)});
     }
   }
@@ -320,7 +320,7 @@ class BindReader : TensorFacts {
       const std::string& name = manifest_.parameters[i].name;
       const int p = static_cast<int>(i);
       if (const int* slot = call_.slot(name); slot && !found.contains(p)) {
-        const int operand = out_.facts[static_cast<std::size_t>(*slot - out_.first_slot)].operand;
+        const int operand = out_.measures[static_cast<std::size_t>(*slot - out_.first_slot)].operand;
         found[p] = {p, compile("call", name, call_),
                     operand >= 0 && operand_at(operand).optional ? operand : -1};
       }
@@ -428,11 +428,11 @@ class BindReader : TensorFacts {
     const bool one_shape = o.shapes.size() == 1;
     const std::size_t rank = one_shape ? o.shapes[0].extents.size() : 0, dims = a.shape.size();
     const bool maps = one_shape && dims > 0 && (o.shapes[0].leading ? dims <= rank + 1 : dims <= rank);
-    const auto take = [&](const Expression& entry, BindFact wanted) {
+    const auto take = [&](const Expression& entry, BindMeasure wanted) {
       const int of = base::is_identifier(entry.text()) ? argument_index(manifest_, entry.text()) : -1;
       if (of < 0 || bound[static_cast<std::size_t>(of)]) return false;
       bound[static_cast<std::size_t>(of)] = true;
-      const int slot = fact(wanted, entry.text());
+      const int slot = measure(wanted, entry.text());
       Symbols only;
       only.slots.emplace(entry.text(), slot);
       out_.arguments[static_cast<std::size_t>(of)] = {BindArgument::Kind::integer, -1, 0,
@@ -442,17 +442,19 @@ class BindReader : TensorFacts {
     const auto last = static_cast<int>(dims) - 1;
     bool any_taken = false;
     for (int i = 0; maps && i <= last; ++i)
-      take(a.shape[static_cast<std::size_t>(i)], i == 0 ? BindFact{FactKind::leading_extent, operand, last}
-                                                        : BindFact{FactKind::extent, operand, i - last - 1});
+      take(a.shape[static_cast<std::size_t>(i)],
+           i == 0 ? BindMeasure{MeasureKind::leading_extent, operand, last}
+                  : BindMeasure{MeasureKind::extent, operand, i - last - 1});
     if (!maps && one_shape) layout.dense = o.strides.empty();
     for (int i = last; i >= 0 && !layout.dense && !a.stride.empty() && (maps || !one_shape); --i) {
       const Expression& stride = a.stride[static_cast<std::size_t>(i)];
-      const bool taken = maps && take(stride, i == 0 ? BindFact{FactKind::leading_stride, operand, last}
-                                                     : BindFact{FactKind::stride, operand, i - last - 1});
+      const bool taken =
+          maps && take(stride, i == 0 ? BindMeasure{MeasureKind::leading_stride, operand, last}
+                                      : BindMeasure{MeasureKind::stride, operand, i - last - 1});
       any_taken |= taken;
       layout.strides.push_back(taken ? Expression() : stride);
     }
-    // The kernel's dimensions are others than the tensor's, and `arg` says all strides: those of a dense tensor.
+    // The tensor has other dimensions than the kernel's argument, and `arg` gives all strides: it must be dense.
     if (maps && !any_taken && !o.shapes[0].leading && dims != rank) layout.dense = true;
     out_.layouts.push_back(std::move(layout));
   }
@@ -468,8 +470,8 @@ class BindReader : TensorFacts {
   const Manifest& manifest_;
   const TableReader& reader_;
   BindSpec& out_;
-  Symbols call_;    ///< facts alone: parameters, defaults, requirements, shapes of inputs
-  Symbols launch_;  ///< facts, and what a launch knows: arguments, shapes of outputs
+  Symbols call_;    ///< measures alone: parameters, defaults, requirements, shapes of inputs
+  Symbols launch_;  ///< measures, and what a launch knows: arguments, shapes of outputs
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ struct BindDtype {
   Expression computed;  ///< of an output: the ordinal of a dtype
 };
 
-/// "[..., heads, D]". `leading`: further dimensions may stand before the named ones. They are the same for all
+/// "[..., heads, D]". `leading`: further dimensions may stand before the named ones. They are equal in all
 /// operands of a call.
 struct BindShape {
   bool leading = false;
@@ -51,7 +51,7 @@ struct BindOperand {
 };
 
 /// A number that the operands of a call have. Operands are inputs, then outputs.
-struct BindFact {
+struct BindMeasure {
   enum class Kind {
     present,         ///< 1 when the operand is given, else 0
     named,           ///< of `let`
@@ -60,14 +60,14 @@ struct BindFact {
     rank,            ///< dimensions
     elements,        ///< product of all extents
     extent,          ///< of dimension `index`, which counts from the end when it is negative
-    stride,          ///< likewise, in elements
+    stride,          ///< of dimension `index`, in elements
     leading_extent,  ///< product of all extents but the last `index`
     leading_stride,  ///< stride of these dimensions, seen as one
   };
   Kind kind = Kind::present;
   int operand = 0;
   int index = 0;
-  friend bool operator==(const BindFact&, const BindFact&) = default;
+  friend bool operator==(const BindMeasure&, const BindMeasure&) = default;
 };
 
 /// A number that `let` names. It may read earlier ones.
@@ -106,8 +106,8 @@ struct BindRequirement {
   std::string message;  ///< with {NAME}
 };
 
-/// One operator of a template. Expressions read the manifest's slots, and from `first_slot` on the facts.
-/// Expressions of parameters, defaults and requirements read facts only.
+/// One operator of a template. Expressions read the manifest's slots, and from `first_slot` on the measures.
+/// Expressions of parameters, defaults and requirements read measures only.
 struct BindSpec {
   std::string name, doc;
   std::string call, out;  ///< the signature, as in the manifest
@@ -116,8 +116,8 @@ struct BindSpec {
   std::size_t results = 0;  ///< outputs that a call returns; further ones are scratch memory
   int leading = -1;         ///< the operand whose leading dimensions an output with "..." has
   int first_slot = 0;
-  std::vector<BindFact> facts;
-  std::vector<std::string> fact_names;  ///< for messages: "H", "dim(x, -1)"
+  std::vector<BindMeasure> measures;
+  std::vector<std::string> measure_names;  ///< for messages: "H", "dim(x, -1)"
   std::vector<BindNamed> named;
   std::vector<BindParameter> parameters;
   std::vector<BindArgument> arguments;  ///< one for each argument of the kernel

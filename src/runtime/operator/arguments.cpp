@@ -88,7 +88,7 @@ void ArgumentWriter::write(CallFrame& frame) const {
         frame.storage[i] = 0;
     }
   }
-  // What no operand gives, and the kernel cannot leave out because later arguments are given.
+  // Arguments that no operand gives, and that cannot be left out because later ones are given.
   for (std::size_t i = 0; i < count_; ++i) {
     const source::ArgumentSpec& spec = manifest_.arguments[i];
     if (spec_.arguments[i].kind != BindArgument::Kind::left_out) continue;

@@ -1,4 +1,4 @@
-// What decides about everything in a call but the addresses: dtypes, shapes, strides and the values of scalars.
+// The shape of a call: dtypes, shapes, strides and the values of scalars. Everything but addresses follows from it.
 #pragma once
 
 #include <array>

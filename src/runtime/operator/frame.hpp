@@ -10,7 +10,7 @@
 
 namespace kiln::runtime {
 
-inline constexpr std::size_t kMaxOperands = 64, kMaxFacts = 256;
+inline constexpr std::size_t kMaxOperands = 64, kMaxMeasures = 256;
 /// The value of a scalar that is not given, and of the dtype of a tensor that is not given.
 inline constexpr std::int64_t kNoValue = PackedParameters::kUnset;
 
@@ -22,7 +22,7 @@ struct CallFrame {
   std::uint64_t given = 0;                                             ///< bit i: the call gives operand i
   std::array<double, kMaxOperands> numbers;
   std::array<const double*, kMaxOperands> lists;  ///< of `numbers` operands; null: not given
-  std::array<std::int64_t, kMaxSlots + kMaxFacts> slots;
+  std::array<std::int64_t, kMaxSlots + kMaxMeasures> slots;
   std::array<std::uint64_t, source::kMaxArguments> storage;
   std::array<const void*, source::kMaxArguments> data;
 

@@ -11,7 +11,7 @@
 namespace kiln::runtime {
 namespace {
 
-using source::BindFact;
+using source::BindMeasure;
 using source::BindOperand;
 using OperandKind = BindOperand::Kind;
 
@@ -32,23 +32,24 @@ const char* given_kind(std::int32_t kind) {
 OperandReader::OperandReader(const Target& target, const source::Manifest& manifest,
                              const source::BindSpec& spec)
     : target_(target), manifest_(manifest), spec_(spec) {
-  if (spec.facts.size() > kMaxFacts || manifest.slots.total() > kMaxSlots)
+  if (spec.measures.size() > kMaxMeasures || manifest.slots.total() > kMaxSlots)
     throw Error(Errc::manifest, manifest.file + ": operator " + base::quote(spec.name) +
-                                    " has too many names: " + std::to_string(spec.facts.size()) +
-                                    " facts of operands, at most " + std::to_string(kMaxFacts));
-  // Scalars are facts too, and are put into their slots when they are read.
+                                    " has too many names: " + std::to_string(spec.measures.size()) +
+                                    " measures of operands, at most " + std::to_string(kMaxMeasures));
+  // Scalars are measures too, and are put into their slots when they are read.
   const auto add = [&](bool inputs) {
-    for (std::size_t i = 0; i < spec.facts.size(); ++i)
-      if (spec.facts[i].kind != BindFact::Kind::scalar && spec.facts[i].kind != BindFact::Kind::named &&
-          (static_cast<std::size_t>(spec.facts[i].operand) < spec.inputs) == inputs)
+    for (std::size_t i = 0; i < spec.measures.size(); ++i)
+      if (spec.measures[i].kind != BindMeasure::Kind::scalar &&
+          spec.measures[i].kind != BindMeasure::Kind::named &&
+          (static_cast<std::size_t>(spec.measures[i].operand) < spec.inputs) == inputs)
         order_.push_back(i);
   };
   add(true);
-  input_facts_ = order_.size();
+  input_measures_ = order_.size();
   add(false);
 
   const auto slot_of = [&](const auto& is_it) {
-    for (std::size_t f = 0; f < spec.facts.size(); ++f)
+    for (std::size_t f = 0; f < spec.measures.size(); ++f)
       if (is_it(f)) return spec.first_slot + static_cast<int>(f);
     return -1;
   };
@@ -56,20 +57,20 @@ OperandReader::OperandReader(const Target& target, const source::Manifest& manif
     const BindOperand& o = spec.operands[i];
     const int parameter = o.dtype.parameter;
     if (o.kind != OperandKind::tensor) {
-      const BindFact wanted{BindFact::Kind::scalar, static_cast<int>(i), 0};
-      slots_[i] = slot_of([&](std::size_t f) { return spec.facts[f] == wanted; });
+      const BindMeasure wanted{BindMeasure::Kind::scalar, static_cast<int>(i), 0};
+      slots_[i] = slot_of([&](std::size_t f) { return spec.measures[f] == wanted; });
     } else if (i >= spec.inputs || parameter < 0) {
       slots_[i] = parameter;
     } else {
       const std::string& name = manifest.parameters[static_cast<std::size_t>(parameter)].name;
-      slots_[i] = slot_of([&](std::size_t f) { return spec.fact_names[f] == name; });
+      slots_[i] = slot_of([&](std::size_t f) { return spec.measure_names[f] == name; });
     }
   }
 }
 
 void OperandReader::read(const kiln_call& call, CallFrame& frame) const {
   read_all(call, frame);
-  take_facts(0, input_facts_, frame);
+  take_measures(0, input_measures_, frame);
   take_fallbacks(frame);
   take_named(frame);
   for (std::size_t i = 0; i < spec_.inputs; ++i)
@@ -77,10 +78,12 @@ void OperandReader::read(const kiln_call& call, CallFrame& frame) const {
   check_requirements(frame);
 }
 
-void OperandReader::read_outputs(CallFrame& frame) const { take_facts(input_facts_, order_.size(), frame); }
+void OperandReader::read_outputs(CallFrame& frame) const {
+  take_measures(input_measures_, order_.size(), frame);
+}
 
 void OperandReader::read_again(CallFrame& frame) const {
-  take_facts(0, order_.size(), frame);
+  take_measures(0, order_.size(), frame);
   take_named(frame);
 }
 
@@ -191,20 +194,20 @@ void OperandReader::take_named(CallFrame& frame) const {
     frame.slots[static_cast<std::size_t>(named.slot)] = named.value.evaluate(frame.slots);
 }
 
-void OperandReader::take_facts(std::size_t from, std::size_t to, CallFrame& frame) const {
+void OperandReader::take_measures(std::size_t from, std::size_t to, CallFrame& frame) const {
   std::int64_t* const slots = frame.slots.data() + spec_.first_slot;
-  for (std::size_t i = from; i < to; ++i) slots[order_[i]] = fact_of(spec_.facts[order_[i]], frame);
+  for (std::size_t i = from; i < to; ++i) slots[order_[i]] = measure_of(spec_.measures[order_[i]], frame);
 }
 
-std::int64_t OperandReader::fact_of(const BindFact& fact, const CallFrame& frame) const {
-  using Fact = BindFact::Kind;
-  const kiln_tensor* const t = frame.tensors[static_cast<std::size_t>(fact.operand)];
-  if (fact.kind == Fact::present) return frame.is_given(static_cast<std::size_t>(fact.operand));
-  if (!t) return fact.kind == Fact::dtype ? kNoValue : 0;
-  const int at = fact.index < 0 ? t->ndim + fact.index : fact.index;
+std::int64_t OperandReader::measure_of(const BindMeasure& measure, const CallFrame& frame) const {
+  using Fact = BindMeasure::Kind;
+  const kiln_tensor* const t = frame.tensors[static_cast<std::size_t>(measure.operand)];
+  if (measure.kind == Fact::present) return frame.is_given(static_cast<std::size_t>(measure.operand));
+  if (!t) return measure.kind == Fact::dtype ? kNoValue : 0;
+  const int at = measure.index < 0 ? t->ndim + measure.index : measure.index;
   const bool there = at >= 0 && at < t->ndim;
-  const int lead = std::max(0, t->ndim - fact.index);
-  switch (fact.kind) {
+  const int lead = std::max(0, t->ndim - measure.index);
+  switch (measure.kind) {
     case Fact::dtype:
       return dtype_of(*t);
     case Fact::rank:
@@ -236,7 +239,7 @@ bool OperandReader::has_shape(const kiln_tensor& t, const source::BindShape& sha
   return true;
 }
 
-/// True when the dimensions before the last `named` ones are those of the first tensor that has such.
+/// True when the dimensions before the last `named` ones equal the ones of the first tensor that has such.
 bool OperandReader::has_leading(const kiln_tensor& t, int named, const CallFrame& frame) const {
   const auto from = static_cast<std::size_t>(spec_.leading);
   const kiln_tensor* const first = frame.tensors[from];
@@ -282,9 +285,9 @@ void OperandReader::check_requirements(const CallFrame& frame) const {
   for (const source::BindRequirement& r : spec_.requirements)
     if (r.expression.evaluate(frame.slots) == 0) [[unlikely]]
       fail(source::fill_braces(r.message, [&](const std::string& name) {
-        const auto found = std::find(spec_.fact_names.begin(), spec_.fact_names.end(), name);
-        if (found == spec_.fact_names.end()) return '{' + name + '}';
-        const auto i = static_cast<std::size_t>(found - spec_.fact_names.begin());
+        const auto found = std::find(spec_.measure_names.begin(), spec_.measure_names.end(), name);
+        if (found == spec_.measure_names.end()) return '{' + name + '}';
+        const auto i = static_cast<std::size_t>(found - spec_.measure_names.begin());
         return std::to_string(frame.slots[static_cast<std::size_t>(spec_.first_slot) + i]);
       }));
 }

@@ -19,9 +19,9 @@ class OperandReader {
 
   /// Reads the inputs, and the outputs that the caller gives.
   void read(const kiln_call& call, CallFrame& frame) const;
-  /// Takes the facts of outputs. REQUIRES: all outputs are there.
+  /// Takes the measures of outputs. REQUIRES: all outputs are there.
   void read_outputs(CallFrame& frame) const;
-  /// Takes all facts again, after tensors were replaced by copies.
+  /// Takes all measures again, after tensors were replaced by copies.
   void read_again(CallFrame& frame) const;
   /// Checks dtype and shape.
   void check_tensor(std::size_t operand, const CallFrame& frame) const;
@@ -36,8 +36,8 @@ class OperandReader {
   std::int64_t integer_of(std::size_t operand, const kiln_operand& given) const;
   void take_fallbacks(CallFrame& frame) const;
   void take_named(CallFrame& frame) const;
-  void take_facts(std::size_t from, std::size_t to, CallFrame& frame) const;
-  std::int64_t fact_of(const source::BindFact& fact, const CallFrame& frame) const;
+  void take_measures(std::size_t from, std::size_t to, CallFrame& frame) const;
+  std::int64_t measure_of(const source::BindMeasure& measure, const CallFrame& frame) const;
   bool has_shape(const kiln_tensor& tensor, const source::BindShape& shape, const CallFrame& frame) const;
   bool has_leading(const kiln_tensor& tensor, int named, const CallFrame& frame) const;
   std::string expected_shapes(std::size_t operand, const CallFrame& frame) const;
@@ -48,8 +48,8 @@ class OperandReader {
   const Target& target_;
   const source::Manifest& manifest_;
   const source::BindSpec& spec_;
-  std::vector<std::size_t> order_;  ///< facts: those of inputs that are tensors, then those of outputs
-  std::size_t input_facts_ = 0;     ///< of `order_`
+  std::vector<std::size_t> order_;  ///< measures of input tensors, then of outputs
+  std::size_t input_measures_ = 0;  ///< of `order_`
   /// For each operand, the slot of a scalar's value, or of the dtype that a tensor must have; -1: none.
   std::array<int, kMaxOperands> slots_{};
 };

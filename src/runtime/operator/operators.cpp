@@ -37,7 +37,7 @@ Operators::Found Operators::find(const std::string& name) {
         if (bind.name == name) found.push_back({of, name});
       }
     } catch (const Error&) {
-      // The manifest of another template is wrong: whoever opens that template is told.
+      // The manifest of another template is wrong. Opening that template says so.
     }
   }
   if (found.size() == 1) return found.front();
