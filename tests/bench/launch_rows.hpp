@@ -21,6 +21,7 @@ struct World {
   toolchain::CUcontext context = nullptr;
   std::unique_ptr<Service> service;
   std::unique_ptr<KernelTemplate> rms_norm_template;
+  std::unique_ptr<Operator> rms_norm_operator;
   Kernel empty, rms_norm, act_and_mul, softmax;
   CUstream streams[kThreads] = {};
   void *out = nullptr, *in = nullptr, *weight = nullptr;

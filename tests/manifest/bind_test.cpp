@@ -16,6 +16,7 @@ source = "scale.cu"
 instantiate = "scale<{T}, {H}, {MODE}>"
 [param.T]
 kind = "dtype"
+values = ["f32", "bf16"]
 [param.H]
 kind = "int"
 range = [1, 4096]
