@@ -40,6 +40,8 @@ class BindReader : TensorMeasures {
       reader_.fail("name", base::quote(out_.name) + " must be named [A-Za-z_][A-Za-z0-9_]*");
     out_.doc = reader_.text_or("doc", manifest_.summary);
     out_.call = reader_.need_line("call"), out_.out = reader_.text_or("out", "");
+    if (!manifest_.runtime.empty())
+      reader_.fail("call", "the manifest has [runtime] values, which a call with tensors does not give");
     const auto inputs = parts("call"), results = parts("out"), scratch = parts("scratch");
     for (const auto& part : inputs) declare_input(part);
     out_.inputs = out_.operands.size();
@@ -148,6 +150,10 @@ class BindReader : TensorMeasures {
     const bool leading = !extents.empty() && extents[0] == "...";
     for (std::size_t i = leading ? 1 : 0; i < extents.size(); ++i) {
       if (!base::is_identifier(extents[i]) || call_.slot(extents[i]) || is_named(extents[i])) continue;
+      const int p = parameter_index(manifest_, extents[i]);
+      if (p >= 0 && manifest_.parameters[static_cast<std::size_t>(p)].kind != ParameterKind::integer)
+        reader_.fail("call",
+                     base::quote(extents[i]) + " is a parameter, and no integer: it cannot name a dimension");
       const int at = leading ? static_cast<int>(i) - static_cast<int>(extents.size()) : static_cast<int>(i);
       name_measure(extents[i], {MeasureKind::extent, index, at});
     }

@@ -73,12 +73,13 @@ void Operator::call_anew(const kiln_call& call, const CallShape* shape) const {
   writer_.write(frame);
   const bool as_given = check_layouts(call, frame);
   writer_.write_addresses(frame);
-  launch(call, *kernel, frame.data.data());
+  launch(call, *kernel, frame.data.data(), writer_.count());
   if (shape && as_given) remember(*shape, call, *kernel, packed, frame);
 }
 
-void Operator::launch(const kiln_call& call, const LoadedKernel& kernel, const void* const* data) const {
-  kernel.launch(reinterpret_cast<toolchain::CUstream>(call.stream), writer_.types(), data, writer_.count());
+void Operator::launch(const kiln_call& call, const LoadedKernel& kernel, const void* const* data,
+                      std::size_t count) const {
+  kernel.launch(reinterpret_cast<toolchain::CUstream>(call.stream), writer_.types(), data, count);
 }
 
 // ---- calls that were made before
@@ -99,7 +100,7 @@ bool Operator::launch_again(const Remembered& known, const kiln_call& call) cons
   std::array<const void*, source::kMaxArguments> data;
   std::array<std::uint64_t, source::kMaxArguments> addresses;
   std::array<kiln_tensor, kMaxOperands> made;
-  for (std::size_t i = 0; i < writer_.count(); ++i) data[i] = &known.storage[i];
+  for (std::size_t i = 0; i < known.storage.size(); ++i) data[i] = &known.storage[i];
   for (std::size_t i = 0; i < known.wanted.size(); ++i) {
     const std::size_t output = spec_.inputs + i;
     if (known.wanted[i].shape) make_again(output, known.wanted[i], call, made[i]);
@@ -111,7 +112,7 @@ bool Operator::launch_again(const Remembered& known, const kiln_call& call) cons
     addresses[i] = address_of(t);
     data[i] = &addresses[i];
   }
-  launch(call, *kernel, data.data());
+  launch(call, *kernel, data.data(), known.storage.size());
   return true;
 }
 
@@ -130,12 +131,20 @@ void Operator::make_again(std::size_t output, const kiln_tensor& wanted, const k
                  described(wanted));
 }
 
+bool Operator::is_left_out(std::size_t argument, const CallFrame& frame) const {
+  const BindArgument& a = spec_.arguments[argument];
+  return a.kind == BindArgument::Kind::left_out ||
+         (a.kind == BindArgument::Kind::tensor && !frame.tensors[static_cast<std::size_t>(a.operand)]);
+}
+
 void Operator::remember(const CallShape& shape, const kiln_call& call, const LoadedKernel& kernel,
                         const PackedParameters& packed, const CallFrame& frame) const {
   if (remembered_.back().load(std::memory_order_acquire) && !remembered(shape)) return;  // full
   auto made = std::make_unique<Remembered>();
   made->words = shape.words(), made->packed = packed, made->kernel = &kernel;
-  for (std::size_t i = 0; i < writer_.count(); ++i) {
+  std::size_t count = writer_.count();  // a launch need not give what the kernel's own defaults say
+  while (count > 0 && manifest_.arguments[count - 1].optional && is_left_out(count - 1, frame)) --count;
+  for (std::size_t i = 0; i < count; ++i) {
     const BindArgument& a = spec_.arguments[i];
     std::memcpy(&made->storage.emplace_back(), frame.data[i], sizeof(std::uint64_t));
     if (a.kind == BindArgument::Kind::tensor && frame.tensors[static_cast<std::size_t>(a.operand)])

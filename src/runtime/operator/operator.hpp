@@ -35,9 +35,9 @@ class Operator {
     std::vector<std::int64_t> words;
     PackedParameters packed;
     mutable std::atomic<const LoadedKernel*> kernel;  ///< it serves as long as the ready table has it
-    std::vector<std::uint64_t> storage;
-    std::vector<std::size_t> pointers;  ///< arguments that are tensors
-    std::vector<kiln_tensor> wanted;    ///< of outputs that the allocator makes
+    std::vector<std::uint64_t> storage;               ///< of the arguments that a launch gets
+    std::vector<std::size_t> pointers;                ///< arguments that are tensors
+    std::vector<kiln_tensor> wanted;                  ///< of outputs that the allocator makes
     std::vector<std::vector<std::int64_t>> extents;
   };
 
@@ -45,8 +45,10 @@ class Operator {
   bool launch_again(const Remembered& known, const kiln_call& call) const;
   void remember(const CallShape& shape, const kiln_call& call, const LoadedKernel& kernel,
                 const PackedParameters& packed, const CallFrame& frame) const;
+  bool is_left_out(std::size_t argument, const CallFrame& frame) const;
   void call_anew(const kiln_call& call, const CallShape* shape) const;
-  void launch(const kiln_call& call, const LoadedKernel& kernel, const void* const* data) const;
+  void launch(const kiln_call& call, const LoadedKernel& kernel, const void* const* data,
+              std::size_t count) const;
   void make_again(std::size_t output, const kiln_tensor& wanted, const kiln_call& call,
                   kiln_tensor& out) const;
   void values_of_parameters(const CallFrame& frame, std::int64_t* values) const;
