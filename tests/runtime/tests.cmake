@@ -19,6 +19,8 @@ endif()
 # The shared library over the fake driver, linked as users link it. kiln_toolchain has the
 # driver's table for the tests.
 set(uses kiln kiln_fake_cuda kiln_toolchain kiln_cache kiln_compile kiln_source)
+kiln_tests(operator_gpu_test SOURCES runtime/operator/operator_gpu_test.cpp USES kiln kiln_toolchain LABEL gpu)
+add_dependencies(operator_gpu_test kiln-worker)
 set(of_fake_driver load capture concurrent load_fault remote_load)
 list(TRANSFORM of_fake_driver REPLACE ".+" "runtime/kernels/\\0_test.cpp")
 kiln_tests(runtime_sm80_test SOURCES runtime/launch/geometry_sm80_test.cpp USES ${uses} LABEL process)  # has another device
