@@ -139,7 +139,22 @@ const Mistake kMistakes[] = {
      "'x' cannot name a number"},
 };
 INSTANTIATE_TEST_SUITE_P(Bind, Mistakes, ::testing::ValuesIn(kMistakes),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Bind, AManifestSaysWhatItNeeds) {
+  const std::string rest = manifest_with(std::string("call = \"x: T[..., H], w: f32[H]\"") + kOut);
+  EXPECT_EQ(parse_manifest("needs = [\"bind\"]\n" + rest, "scale.toml").binds.size(), 1u);
+  try {
+    parse_manifest("needs = [\"telepathy\"]\n" + rest, "scale.toml");
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("the template needs 'telepathy', which this version of kiln does not "
+                        "know; it knows: bind features"),
+              std::string::npos)
+        << error.what();
+  }
+}
 
 TEST(Bind, TwoOperatorsOfOneNameAreRefused) {
   const std::string one = std::string("call = \"x: T[..., H], w: f32[H]\"") + kOut;

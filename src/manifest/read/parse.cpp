@@ -179,6 +179,16 @@ Manifest parse_all_entries(TomlValue tree, const std::string& file, WorkListKind
   return out;
 }
 
+/// A manifest may name what it uses of the grammar beyond the first version of format 1.
+void check_needs(const TableReader& root) {
+  const std::vector<std::string> known{"bind", "features"};
+  for (const std::string& name : root.lines("needs"))
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      root.fail("needs",
+                "the template needs " + base::quote(name) +
+                    ", which this version of kiln does not know; it knows: " + base::join(known, " "));
+}
+
 /// Allows only the archs of variants, because there is nothing to run on any other arch.
 void run_on_variants_alone(Manifest& out, const TableReader& root) {
   std::vector<base::Arch> archs;
@@ -199,15 +209,16 @@ Manifest parse_manifest(std::string_view toml, const std::string& file, WorkList
   TomlValue tree = parse_toml(toml, file);
   add_default_sources(tree);
   const TableReader root(tree, "", file,
-                         {"format",  "template",  "compile", "param",  "derive",  "require", "arg",
-                          "runtime", "work_list", "plan",    "bind",   "launch",  "kernel",  "global",
-                          "export",  "reference", "cost",    "limits", "prewarm", "arch"});
+                         {"format", "needs",   "template",  "compile", "param",  "derive",  "require",
+                          "arg",    "runtime", "work_list", "plan",    "bind",   "launch",  "kernel",
+                          "global", "export",  "reference", "cost",    "limits", "prewarm", "arch"});
   const TomlValue& format = root.need("format");
   if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
   if (format.integer != kManifestFormat) {
     root.fail("format", std::to_string(format.integer) + " is unknown; this version of kiln reads format " +
                             std::to_string(kManifestFormat));
   }
+  check_needs(root);
   // Without [arch.*] the tree is moved, because `root` is then no longer needed.
   ArchTrees trees = split_archs(root.has("arch") ? tree : std::move(tree), file);
   Manifest out = parse_all_entries(std::move(trees.base), file, work_lists);

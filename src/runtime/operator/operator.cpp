@@ -51,15 +51,12 @@ Operator::~Operator() {
 }
 
 void Operator::call(const kiln_call& call) const {
-  CallShape shape;
-  if (call.count > spec_.operands.size() || (call.count > 0 && !call.operands) || !shape.set(call))
-    return call_anew(call, nullptr);
-  if (const Remembered* known = remembered(shape); known && launch_again(*known, call)) [[likely]]
+  if (const Remembered* known = remembered(call); known && launch_again(*known, call)) [[likely]]
     return;
-  call_anew(call, &shape);
+  call_anew(call);
 }
 
-void Operator::call_anew(const kiln_call& call, const CallShape* shape) const {
+void Operator::call_anew(const kiln_call& call) const {
   CallFrame frame;
   reader_.read(call, frame);
   const PackedParameters packed = packed_parameters(frame);
@@ -74,7 +71,7 @@ void Operator::call_anew(const kiln_call& call, const CallShape* shape) const {
   const bool as_given = check_layouts(call, frame);
   writer_.write_addresses(frame);
   launch(call, *kernel, frame.data.data(), writer_.count());
-  if (shape && as_given) remember(*shape, call, *kernel, packed, frame);
+  if (as_given) remember(call, *kernel, packed, frame);
 }
 
 void Operator::launch(const kiln_call& call, const LoadedKernel& kernel, const void* const* data,
@@ -84,11 +81,11 @@ void Operator::launch(const kiln_call& call, const LoadedKernel& kernel, const v
 
 // ---- calls that were made before
 
-const Operator::Remembered* Operator::remembered(const CallShape& shape) const noexcept {
+const Operator::Remembered* Operator::remembered(const kiln_call& call) const noexcept {
   for (const auto& entry : remembered_) {
     const Remembered* const known = entry.load(std::memory_order_acquire);
     if (!known) return nullptr;
-    if (shape.is(known->words)) return known;
+    if (known->shape.is_of(call)) return known;
   }
   return nullptr;
 }
@@ -137,11 +134,11 @@ bool Operator::is_left_out(std::size_t argument, const CallFrame& frame) const {
          (a.kind == BindArgument::Kind::tensor && !frame.tensors[static_cast<std::size_t>(a.operand)]);
 }
 
-void Operator::remember(const CallShape& shape, const kiln_call& call, const LoadedKernel& kernel,
-                        const PackedParameters& packed, const CallFrame& frame) const {
-  if (remembered_.back().load(std::memory_order_acquire) && !remembered(shape)) return;  // full
-  auto made = std::make_unique<Remembered>();
-  made->words = shape.words(), made->packed = packed, made->kernel = &kernel;
+void Operator::remember(const kiln_call& call, const LoadedKernel& kernel, const PackedParameters& packed,
+                        const CallFrame& frame) const {
+  if (remembered_.back().load(std::memory_order_acquire) && !remembered(call)) return;  // full
+  std::unique_ptr<Remembered> made(new Remembered{CallShape(call), packed, {&kernel}, {}, {}, {}, {}});
+  if (made->shape.empty()) return;
   std::size_t count = writer_.count();  // a launch need not give what the kernel's own defaults say
   while (count > 0 && manifest_.arguments[count - 1].optional && is_left_out(count - 1, frame)) --count;
   for (std::size_t i = 0; i < count; ++i) {
@@ -170,7 +167,7 @@ void Operator::remember(const CallShape& shape, const kiln_call& call, const Loa
       static_cast<void>(made.release());  // the operator's now
       return;
     }
-    if (present->words != made->words) continue;
+    if (present->shape != made->shape) continue;
     // Another thread was first, or another kernel serves now: the entry is for that one when only the kernel differs.
     if (present->storage == made->storage && present->extents == made->extents) present->kernel = &kernel;
     return;

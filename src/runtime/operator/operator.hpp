@@ -30,9 +30,9 @@ class Operator {
   KernelTemplate& kernels() const noexcept { return template_; }
 
  private:
-  /// A call that was checked and launched. A call with the same words needs neither checks nor arithmetic.
+  /// A call that was checked and launched. A call of the same shape needs neither checks nor arithmetic.
   struct Remembered {
-    std::vector<std::int64_t> words;
+    CallShape shape;
     PackedParameters packed;
     mutable std::atomic<const LoadedKernel*> kernel;  ///< it serves as long as the ready table has it
     std::vector<std::uint64_t> storage;               ///< of the arguments that a launch gets
@@ -41,12 +41,12 @@ class Operator {
     std::vector<std::vector<std::int64_t>> extents;
   };
 
-  const Remembered* remembered(const CallShape& shape) const noexcept;
+  const Remembered* remembered(const kiln_call& call) const noexcept;
   bool launch_again(const Remembered& known, const kiln_call& call) const;
-  void remember(const CallShape& shape, const kiln_call& call, const LoadedKernel& kernel,
-                const PackedParameters& packed, const CallFrame& frame) const;
+  void remember(const kiln_call& call, const LoadedKernel& kernel, const PackedParameters& packed,
+                const CallFrame& frame) const;
   bool is_left_out(std::size_t argument, const CallFrame& frame) const;
-  void call_anew(const kiln_call& call, const CallShape* shape) const;
+  void call_anew(const kiln_call& call) const;
   void launch(const kiln_call& call, const LoadedKernel& kernel, const void* const* data,
               std::size_t count) const;
   void make_again(std::size_t output, const kiln_tensor& wanted, const kiln_call& call,

@@ -138,7 +138,7 @@ TEST_F(OperatorsOnGpu, ACapturedCallIsReplayed) {
   cu().check(cu().cuStreamBeginCapture(stream_, 0), "cuStreamBeginCapture");
   call();
   cu().check(cu().cuStreamEndCapture(stream_, &graph), "cuStreamEndCapture");
-  cu().check(cu().cuGraphInstantiate(&ready, graph, 0), "cuGraphInstantiate");
+  cu().check(cu().cuGraphInstantiateWithFlags(&ready, graph, 0), "cuGraphInstantiateWithFlags");
   const Buffer other = random(5 * 2048);
   x.host = other.host;
   cu().check(cu().cuMemcpyHtoD(x.device, other.host.data(), other.host.size() * 2), "cuMemcpyHtoD");
