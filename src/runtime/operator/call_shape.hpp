@@ -28,8 +28,10 @@ class CallShape {
   [[gnu::always_inline]] bool is_of(const kiln_call& call) const noexcept {
     const std::int64_t* at = words_.data();
     const std::int64_t* const end = at + words_.size();
-    return each_word(call, [&](std::int64_t word) { return at != end && *at++ == word; }) && at == end &&
-           !words_.empty();
+    return each_word(
+               call, [&](std::int64_t word)
+                         __attribute__((always_inline)) { return at != end && *at++ == word; }) &&
+           at == end && !words_.empty();
   }
   friend bool operator==(const CallShape&, const CallShape&) = default;
 
