@@ -26,7 +26,7 @@ bool is_cut(const Closure& closure, const ClosureFile& file) {
 }
 
 CutRules rules_of(const Instantiation& unit) {
-  CutRules out{unit.name_expressions(), unit.compile.keep, unit.compile.cut};
+  CutRules out{unit.name_expressions(), unit.compile.keep, unit.compile.cut, {}, unit.compile.cut_unused};
   for (const NamedText& exported : unit.exports) out.roots.push_back(exported.cpp);
   for (const auto& [name, text] : unit.compile.define) out.roots.push_back(text);
   return out;
@@ -56,7 +56,9 @@ Overlay overlay_of(const Instantiation& unit, const Closure& closure) {
   std::vector<std::string_view> texts(contents.begin(), contents.end());
   texts.push_back(unit.source);
   texts.push_back(macros);
-  CutTexts result = cut_host_code(texts, rules_of(unit));
+  CutRules rules = rules_of(unit);
+  for (const ClosureFile* file : files) rules.paths.push_back(file->path);
+  CutTexts result = cut_host_code(texts, rules);
   out.cut = std::move(result.names);
   out.unmarked = result.unmarked;
   out.source = std::move(result.texts[files.size()]);
@@ -82,7 +84,8 @@ Overlay overlay_of(const Instantiation& unit, const Closure& closure) {
 }
 
 std::string host_code_text(const CompileSpec& compile) {
-  std::string out = "cut (version " + std::string(kCutVersion);
+  std::string out = compile.cut_unused ? "cut-unused" : "cut";
+  out += " (version " + std::string(kCutVersion);
   if (!compile.keep.empty()) out += ", keep " + base::join(compile.keep, " ");
   if (!compile.cut.empty()) out += ", cut " + base::join(compile.cut, " ");
   return out + ')';

@@ -120,9 +120,10 @@ struct CompileSpec {
   std::vector<std::pair<std::string, std::string>> replace;  ///< header name in #include -> file
   HostHeaders host_headers = HostHeaders::none;
   bool default_device = false, minimal = false, ndebug = true;
-  /// host_code = "cut": the compiler gets the source and its headers without what the kernel does not use
-  /// (overlay/cut.hpp). `keep` and `cut` are names of declarations.
-  bool cut_host_code = false;
+  /// host_code = "cut": the compiler gets the source and its headers without host code (overlay/cut.hpp).
+  /// host_code = "cut-unused": also without device code that nothing mentions. `keep` and `cut` are names of
+  /// declarations.
+  bool cut_host_code = false, cut_unused = false;
   std::vector<std::string> keep, cut;
 };
 

@@ -5,6 +5,15 @@
 
 namespace kiln::source {
 
+namespace {
+
+/// Tokens of template arguments. Longer ones count as not closed.
+constexpr std::size_t kMostArguments = 1024;
+
+const char* end_of(const Token& token) { return token.text.data() + token.text.size(); }
+
+}  // namespace
+
 void Nesting::directive(std::string_view line) {
   const std::string_view name = directive_text(line).name;
   if (name == "if" || name == "ifdef" || name == "ifndef") {
@@ -41,24 +50,48 @@ bool TokenView::is_shift(std::size_t i) const {
 }
 
 std::size_t TokenView::after_angles(std::size_t i, std::size_t end) const {
+  const std::size_t first = read_angles(i, end, false);
+  if (closes_angles(first, i)) return first;
+  const std::size_t second = read_angles(i, end, true);
+  return closes_angles(second, i) ? second : first;
+}
+bool TokenView::closes_angles(std::size_t after, std::size_t open) const {
+  return after > open + 1 && after <= tokens_.size() && tokens_[after - 1].is(">");
+}
+std::size_t TokenView::read_angles(std::size_t i, std::size_t end, bool spaced_is_less) const {
+  const std::size_t open = i;
   int angles = 0;
-  while (i < end) {
+  for (std::size_t steps = 0; i < end && steps < kMostArguments; ++steps) {
     const Token& t = (*this)[i];
+    const bool body = t.is("{") && i > open && tokens_[i - 1].is(")");
+    const bool another = t.is("template") && i > open && !tokens_[i - 1].is("<") && !tokens_[i - 1].is(",") &&
+                         !tokens_[i - 1].is("::") && !tokens_[i - 1].is(".") && !tokens_[i - 1].is(">");
+    // The '>' of a name that is not closed is no end of these arguments.
+    if (t.is(";") || t.is("}") || body || another) return open;
     if (t.is("(") || t.is("[") || t.is("{")) {
       i = after_group(i, end);
       continue;
     }
-    if (t.is(";") || t.is("}")) return i;
     if (t.is("<") && angles > 0 && is_shift(i)) {
       i += 2;
       continue;
     }
-    if (t.is("<") && (angles == 0 || (*this)[i - 1].is_word())) ++angles;
-    const bool arrow = i > 0 && (*this)[i - 1].is("-");
+    // No blank divides the characters of >= and <=.
+    if ((t.is("<") || t.is(">")) && (*this)[i + 1].is("=") && (*this)[i + 1].text.data() == end_of(t)) {
+      i += 2;
+      continue;
+    }
+    if (t.is("<") && (angles == 0 || (tokens_[i - 1].is_word() && !(spaced_is_less && is_spaced(i)))))
+      ++angles;
+    const bool arrow = i > 0 && tokens_[i - 1].is("-");
     if (t.is(">") && !arrow && --angles == 0) return i + 1;
     ++i;
   }
-  return end;
+  return open;
+}
+bool TokenView::is_spaced(std::size_t i) const {
+  return i > 0 && i + 1 < tokens_.size() && tokens_[i].text.data() != end_of(tokens_[i - 1]) &&
+         tokens_[i + 1].text.data() != end_of(tokens_[i]);
 }
 
 std::vector<TokenRange> TokenView::pieces(std::size_t from, std::size_t to) const {

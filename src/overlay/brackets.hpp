@@ -42,8 +42,9 @@ class TokenView {
   std::size_t size() const { return tokens_.size(); }
   /// The position after the group of brackets that opens at i.
   std::size_t after_group(std::size_t i, std::size_t end) const;
-  /// The position after the template arguments that open at i. A '<' inside of them opens others when it stands
-  /// after a word.
+  /// The position after the template arguments that open at i; i when they do not end. A '<' inside of them opens
+  /// others when it stands after a word. When the arguments do not end so, a '<' between blanks is an operator:
+  /// enable_if_t<N < 4>.
   std::size_t after_angles(std::size_t i, std::size_t end) const;
   /// The pieces between commas outside of brackets. Empty pieces are left out.
   std::vector<TokenRange> pieces(std::size_t from, std::size_t to) const;
@@ -54,6 +55,10 @@ class TokenView {
   std::vector<std::string_view> words(std::size_t from, std::size_t to) const;
 
  private:
+  std::size_t read_angles(std::size_t i, std::size_t end, bool spaced_is_less) const;
+  bool closes_angles(std::size_t after, std::size_t open) const;
+  bool is_spaced(std::size_t i) const;
+
   const std::vector<Token>& tokens_;
 };
 

@@ -6,10 +6,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "overlay/head.hpp"
 #include "overlay/macros.hpp"
 #include "overlay/made.hpp"
 #include "overlay/outline.hpp"
-#include "overlay/parameters.hpp"
 
 namespace kiln::source {
 namespace {
@@ -25,6 +25,29 @@ constexpr std::array<std::string_view, 15> kLibraries = {
     "std", "cuda",   "cub", "thrust", "cooperative_groups", "nvcuda", "nv", "kiln", "torch", "c10",
     "at",  "caffe2", "rmm", "nvtx3",  "headeronly"};
 
+/// Macros of libraries that make host code, or mark a host function.
+constexpr std::array<std::string_view, 14> kHostMacros = {"PYBIND11_MODULE",
+                                                          "TORCH_LIBRARY",
+                                                          "TORCH_LIBRARY_FRAGMENT",
+                                                          "TORCH_LIBRARY_IMPL",
+                                                          "NB_MODULE",
+                                                          "TORCH_API",
+                                                          "C10_API",
+                                                          "TORCH_CUDA_CPP_API",
+                                                          "TORCH_CUDA_CU_API",
+                                                          "C10_EXPORT",
+                                                          "CUDART_CB",
+                                                          "CUDARTAPI",
+                                                          "CUBLASAPI",
+                                                          "STABLE_TORCH_LIBRARY_IMPL"};
+
+/// Pragmas that belong to one statement.
+constexpr std::array<std::string_view, 4> kStatementPragmas = {"unroll", "nounroll", "omp", "acc"};
+
+bool is_host_macro(std::string_view word) {
+  return std::find(kHostMacros.begin(), kHostMacros.end(), word) != kHostMacros.end();
+}
+
 struct Piece {
   Declaration declaration;
   std::size_t text = 0;
@@ -32,6 +55,7 @@ struct Piece {
   Marks marks;
   bool cut_by_name = false, keep_by_name = false;
   bool whole = false;  ///< a macro in it may make a declaration that no word names
+  bool host = false;   ///< a function that is certainly for the host
   bool kept = false;
   bool declared = false;  ///< kept without its body
 
@@ -40,7 +64,7 @@ struct Piece {
 
 class Cutter {
  public:
-  Cutter(const std::vector<std::string_view>& texts, const CutRules& rules) : texts_(texts) {
+  Cutter(const std::vector<std::string_view>& texts, const CutRules& rules) : texts_(texts), rules_(rules) {
     std::vector<std::vector<Token>> tokens;
     tokens.reserve(texts.size());
     for (const std::string_view text : texts) {
@@ -77,6 +101,17 @@ class Cutter {
       for (const std::string_view name : pieces_[i].declaration.names) by_name_[name].push_back(i);
       if (pieces_[i].is_member()) members_[pieces_[i].parent].push_back(i);
     }
+    for (Piece& piece : pieces_) {
+      const Declaration& d = piece.declaration;
+      piece.host = d.kind == DeclarationKind::function && d.paired && !d.includes && !piece.marks.device &&
+                   !piece.marks.constant && !has_macro_name(piece) &&
+                   !(!rules.unused && has_unknown_macro(piece));
+      for (const std::string_view name : d.names) {
+        functions_[name].kernel |= piece.marks.global;
+        functions_[name].device |= piece.marks.device && !piece.marks.global;
+      }
+    }
+    find_included(tokens);
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       if (!is_foreign_specialisation(pieces_[i].declaration)) continue;
       for (const std::string_view word : types_of(pieces_[i].declaration)) by_type_[word].push_back(i);
@@ -90,13 +125,13 @@ class Cutter {
 
   CutTexts run() {
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      if (!is_always_kept(pieces_[i])) continue;
+      if (!is_root(pieces_[i])) continue;
       if (pieces_[i].whole && pieces_[i].declaration.kind == DeclarationKind::function)
         consider(i);
       else
         keep(i);
     }
-    while (!waiting_.empty() || reach_joined_names()) {
+    while (!waiting_.empty() || reach_joined_names() || reach_operators()) {
       if (waiting_.empty()) continue;
       const std::string_view word = waiting_.back();
       waiting_.pop_back();
@@ -108,7 +143,7 @@ class Cutter {
           for (const std::size_t i : found->second) consider(i);
     }
     for (Piece& piece : pieces_) {
-      if (piece.declaration.kind == DeclarationKind::check) piece.kept = all_there(piece);
+      if (piece.declaration.kind == DeclarationKind::check && !piece.kept) piece.kept = all_there(piece);
     }
     return result();
   }
@@ -154,12 +189,84 @@ class Cutter {
     }
     return parts[name.size()] <= most;
   }
-  bool is_always_kept(const Piece& piece) const {
-    if (piece.declaration.kind == DeclarationKind::fixed) return true;
-    if ((piece.whole || piece.keep_by_name) && !piece.is_member()) return true;
-    return piece.declaration.kind == DeclarationKind::call &&
-           made_.makes_device_code(piece.declaration.words);
+  /// True for what stays although no text may mention it.
+  bool is_root(const Piece& piece) const {
+    const Declaration& d = piece.declaration;
+    if (piece.is_member()) return false;
+    if (d.kind == DeclarationKind::fixed || !d.paired || d.includes || included_[piece.text]) return true;
+    if (piece.whole || piece.keep_by_name) return true;
+    if (d.kind == DeclarationKind::call && made_.makes_device_code(d.words)) return true;
+    if (rules_.unused || piece.cut_by_name) return false;
+    switch (d.kind) {
+      case DeclarationKind::function:
+        return !piece.host && !piece.marks.global;
+      case DeclarationKind::named:
+        return d.specialisation || d.guide || (!d.type && (piece.marks.device || piece.marks.constant));
+      case DeclarationKind::call: {
+        const std::string_view macro = d.words.empty() ? std::string_view() : d.words[0];
+        return !macros_.find(macro) && !is_host_macro(macro);
+      }
+      case DeclarationKind::check:
+        return true;
+      default:
+        return false;
+    }
   }
+  /// True when a macro stands where a function has its name: struct A { } ALIGN(16);
+  bool has_macro_name(const Piece& piece) const {
+    const auto& names = piece.declaration.names;
+    return std::any_of(names.begin(), names.end(), [&](std::string_view name) { return macros_.find(name); });
+  }
+  /// True when the head of a function has a word that may be a macro of a header that is not here: the macro may
+  /// stand for __device__.
+  bool has_unknown_macro(const Piece& piece) const {
+    const Declaration& d = piece.declaration;
+    return std::any_of(d.specifiers.begin(), d.specifiers.end(), [&](std::string_view word) {
+      if (!is_macro_like(word) || macros_.find(word) || is_host_macro(word)) return false;
+      const bool declared = by_name_.contains(word) && !contains(d.names, word);
+      return !declared && !is_parameter(head_of(piece), word);
+    });
+  }
+  std::string_view head_of(const Piece& piece) const {
+    const Declaration& d = piece.declaration;
+    return texts_[piece.text].substr(d.begin, (d.defined() ? d.body_begin : d.end) - d.begin);
+  }
+
+  /// Marks the texts that an #include inside of a declaration brings, directly or through others. Their words belong
+  /// to that declaration, so they stay whole.
+  void find_included(const std::vector<std::vector<Token>>& tokens) {
+    included_.assign(texts_.size(), false);
+    std::vector<std::size_t> from(
+        texts_.size());  // the first token whose #include may stand in a declaration
+    for (std::size_t i = 0; i < texts_.size(); ++i) from[i] = tokens[i].size();
+    for (const Piece& piece : pieces_) {
+      const TokenRange range = piece.declaration.tokens;
+      if (!piece.declaration.paired) from[piece.text] = std::min(from[piece.text], range.begin);
+      if (!piece.declaration.includes) continue;
+      for (std::size_t t = range.begin; t < range.end; ++t) include(tokens[piece.text][t], tokens);
+    }
+    for (std::size_t i = 0; i < texts_.size(); ++i)
+      for (std::size_t t = from[i]; t < tokens[i].size(); ++t) include(tokens[i][t], tokens);
+  }
+  void include(const Token& token, const std::vector<std::vector<Token>>& tokens) {
+    if (token.kind != Token::Kind::directive) return;
+    const DirectiveText d = directive_text(token.text);
+    if (!d.name.starts_with("include")) return;
+    const std::size_t open = d.rest.find_first_of("\"<");
+    // The name of the file is all that is compared, and a computed one may be any file.
+    const std::string_view path = open == d.rest.npos ? std::string_view() : d.rest.substr(open + 1);
+    const std::string_view name = path.substr(path.substr(0, path.find_first_of("\">")).rfind('/') + 1);
+    const std::string_view file = name.substr(0, name.find_first_of("\">"));
+    for (std::size_t i = 0; i < texts_.size() && i < rules_.paths.size(); ++i) {
+      const std::string_view known = rules_.paths[i];
+      if (included_[i] || known.empty()) continue;
+      if (!file.empty() && known.substr(known.rfind('/') + 1) != file) continue;
+      included_[i] = true;
+      for (const std::string_view word : TokenView(tokens[i]).words(0, tokens[i].size())) reach(word);
+      for (const Token& inner : tokens[i]) include(inner, tokens);
+    }
+  }
+
   /// Keeps a declaration whose name was reached. A function that a kernel may not call keeps only its head,
   /// because sizeof and decltype may still name it.
   void consider(std::size_t i) {
@@ -168,39 +275,56 @@ class Cutter {
     if (piece.kept || (piece.cut_by_name && !piece.keep_by_name)) return;
     if (d.kind == DeclarationKind::instantiation) return;
     if (piece.is_member() && !pieces_[piece.parent].kept) return;  // it is considered again with its class
-    const bool callable = d.kind != DeclarationKind::function || piece.marks.device || piece.marks.constant ||
-                          piece.keep_by_name;
-    if (callable) return keep(i);
+    if (!piece.host || piece.keep_by_name) return keep(i);
     if (piece.whole && d.qualified) return keep(i);
     if (piece.declared || d.qualified) return;
-    if (!d.stays_in_class && !piece.whole && !may_be_chosen(i)) return;
-    if (!d.defined()) return keep(i);
+    if (!d.stays_in_class && !piece.whole && !may_be_chosen(piece)) return;
+    declare(i);
+  }
+  void declare(std::size_t i) {
+    Piece& piece = pieces_[i];
+    if (!piece.declaration.defined()) return keep(i);
     piece.declared = true;
-    for (const std::string_view word : d.head_words) reach(word);
+    for (const std::string_view word : piece.declaration.head_words) reach(word);
   }
   /// True for a host function that sizeof or decltype may choose. nvcc refuses every other use of it in device
-  /// code. No use of a kernel's name is one, and no operator is mentioned by name.
-  bool may_be_chosen(std::size_t i) const {
-    if (!pieces_[i].is_member() && names_unknown_namespace(pieces_[i])) return false;
-    for (const std::string_view name : pieces_[i].declaration.names) {
-      if (name == "operator") return false;
-      const auto& same = by_name_.at(name);
-      bool kernel = false, other = false;
-      for (const std::size_t k : same) {
-        kernel = kernel || pieces_[k].marks.global;
-        other = other || (pieces_[k].marks.device && !pieces_[k].marks.global);
-        if (pieces_[k].marks.device && is_equal_overload(i, k)) return false;
-      }
-      if (kernel && !other) return false;
+  /// code. No use of a kernel's name is one.
+  bool may_be_chosen(const Piece& piece) const {
+    const auto& names = piece.declaration.names;
+    if (!piece.is_member() && names_unknown_namespace(piece)) return false;
+    return std::none_of(names.begin(), names.end(), [&](std::string_view name) {
+      const Functions& same = functions_.at(name);
+      return name == "operator" || (same.kernel && !same.device);
+    });
+  }
+  /// Keeps the heads of host operators that sizeof and decltype may choose: no text mentions an operator by name,
+  /// but its parameters are of types that are kept. True when there are new ones.
+  bool reach_operators() {
+    if (rules_.unused) return false;
+    bool more = false;
+    const auto found = by_name_.find("operator");
+    if (found == by_name_.end()) return false;
+    for (const std::size_t i : found->second) {
+      const Piece& piece = pieces_[i];
+      if (!piece.host || piece.is_member() || piece.kept || piece.declared || piece.cut_by_name) continue;
+      if (!has_kept_operand(piece) || names_unknown_namespace(piece)) continue;
+      declare(i);
+      more = true;
     }
-    return true;
+    return more;
+  }
+  bool has_kept_operand(const Piece& piece) const {
+    const Declaration& d = piece.declaration;
+    const std::vector<std::string_view>& words = d.defined() ? d.head_words : d.words;
+    if (contains(words, "ostream") || contains(words, "istream")) return false;  // device code has no streams
+    return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+      return by_name_.contains(word) && reached_.contains(word) && word != "operator";
+    });
   }
   /// True when the head of a function has LIB::NAME, and neither a text nor a header of kiln or of the toolkit
   /// declares LIB. The header of the library is missing, so no compiler could read the head.
   bool names_unknown_namespace(const Piece& piece) const {
-    const Declaration& d = piece.declaration;
-    const std::size_t end = d.defined() ? d.body_begin : d.end;
-    const std::vector<Token> tokens = tokens_of(texts_[piece.text].substr(d.begin, end - d.begin));
+    const std::vector<Token> tokens = tokens_of(head_of(piece));
     const TokenView view(tokens);
     for (std::size_t t = 0; t < view.size(); ++t) {
       const std::string_view word = view[t].text;
@@ -211,6 +335,10 @@ class Cutter {
     }
     return false;
   }
+  static bool is_parameter(std::string_view head, std::string_view word) {
+    const std::vector<Token> tokens = tokens_of(head);
+    return is_parameter(TokenView(tokens), word);
+  }
   /// True for a parameter of the template that the tokens declare.
   static bool is_parameter(const TokenView& view, std::string_view word) {
     for (std::size_t t = 1; t < view.size(); ++t) {
@@ -218,13 +346,6 @@ class Cutter {
       if (view[t].is(word) && before.is_word() && !before.is("const") && !view[t + 1].is("::")) return true;
     }
     return false;
-  }
-  /// True for two functions of one scope with equal parameters: branches of an #if. Templates count as different.
-  bool is_equal_overload(std::size_t i, std::size_t k) const {
-    const Piece &a = pieces_[i], &b = pieces_[k];
-    if (a.parent != b.parent || a.declaration.scope != b.declaration.scope) return false;
-    const auto left = parameter_types(a.declaration, texts_[a.text]);
-    return left && left == parameter_types(b.declaration, texts_[b.text]);
   }
   /// A specialisation of a template that these texts do not declare. A header that is not here may use it, and
   /// would take the general template without an error.
@@ -254,7 +375,7 @@ class Cutter {
     if (found == members_.end()) return;
     for (const std::size_t member : found->second) {
       const auto& names = pieces_[member].declaration.names;
-      if (pieces_[member].declaration.stays_in_class ||
+      if (pieces_[member].declaration.stays_in_class || (!rules_.unused && !pieces_[member].host) ||
           std::any_of(names.begin(), names.end(), [&](auto name) { return reached_.contains(name); }))
         consider(member);
     }
@@ -299,6 +420,13 @@ class Cutter {
     text[d.body_begin] = ';';
     for (const std::size_t at : marks) text.replace(at, 8, 8, ' ');
   }
+  static bool belongs_to_statement(const Token& directive) {
+    const DirectiveText d = directive_text(directive.text);
+    if (d.name != "pragma") return false;
+    const std::vector<Token> words = tokens_of(d.rest);
+    return !words.empty() && std::find(kStatementPragmas.begin(), kStatementPragmas.end(), words[0].text) !=
+                                 kStatementPragmas.end();
+  }
   /// Replaces all characters by blanks, apart from line ends and directives.
   void blank(std::string& text, std::size_t begin, std::size_t end) const {
     const std::string_view original = std::string_view(text).substr(begin, end - begin);
@@ -306,14 +434,19 @@ class Cutter {
     for (std::size_t i = 0; i < original.size(); ++i)
       if (original[i] == '\n') blanked[i] = '\n';
     for (const Token& token : tokens_of(original)) {
-      if (token.kind != Token::Kind::directive || directive_text(token.text).name == "pragma") continue;
+      if (token.kind != Token::Kind::directive || belongs_to_statement(token)) continue;
       const auto at = static_cast<std::size_t>(token.text.data() - original.data());
       blanked.replace(at, token.text.size(), token.text);
     }
     text.replace(begin, blanked.size(), blanked);
   }
 
+  struct Functions {
+    bool kernel = false, device = false;  ///< one of them is a kernel; one is a device function
+  };
   const std::vector<std::string_view>& texts_;
+  const CutRules& rules_;
+  std::vector<bool> included_;  ///< texts that stand inside of a declaration
   Macros macros_;
   MadeDeclarations made_{macros_};
   WordSet namespaces_;  ///< words of the scopes of all declarations, and aliases
@@ -322,6 +455,7 @@ class Cutter {
   std::size_t joined_ = 0;  ///< the most words that ## of a reached macro joins
   std::vector<Piece> pieces_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;
+  std::unordered_map<std::string_view, Functions> functions_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_type_;  ///< of foreign specialisations
   std::unordered_map<std::size_t, std::vector<std::size_t>> members_;
   WordSet reached_;

@@ -1,24 +1,19 @@
-// Cuts away what a kernel does not use, so that a compiler for device code can read a file that nvcc compiles:
-// launchers, context classes, main, explicit instantiations, other kernels.
+// Cuts host code away, so that a compiler for device code can read a file that nvcc compiles: launchers, context
+// classes, main, explicit instantiations, other kernels.
 //
-// The texts stay as they are on disk; the compiler gets the result. A name that any kept text mentions keeps
-// each of its declarations, so no overload is chosen differently. A cut either leaves the kernel as it is, or
-// leaves a name undeclared or a function undefined, which is an error.
+// The texts stay as they are on disk; the compiler gets the result. Only what is certainly host code, or what no
+// kept text mentions and cannot change other text, is cut:
 //
-// A function is cut when nothing that is kept mentions its name. One that has neither __device__, __global__ nor
-// constexpr is host code: nvcc would refuse a call of it in a kernel. It loses its body, but keeps its head when
-// kept text mentions its name, because sizeof and decltype may choose it. The head is cut, too, when a device
-// function of the same scope has equal parameters, when only kernels have the name, or when the head needs a
-// namespace that nothing declares.
-// Operators are cut without that. Constructors, operators and virtual functions of a kept class always keep their
-// heads.
-// Types, aliases, variables, concepts and deduction guides are cut when nothing that is kept mentions their names. A specialisation
-// of a template that no text declares is kept with the types among its arguments. Explicit instantiations are
-// always cut, also calls of macros that stand for nothing else. Directives are never cut, and every kept line
-// keeps its number.
-// A declaration that a macro makes has the names of each expansion. It is always kept when the macro makes more
-// than one declaration and one of them is a type, device code or a pragma. A member that begins with such a macro
-// is never cut. When kept text uses a macro with ##, each name that is made of kept words counts as mentioned.
+//   - functions without __device__, __global__ or constexpr, also through macros. nvcc would refuse a call of one
+//     in a kernel. One that kept text mentions keeps its head, because sizeof and decltype may choose it.
+//   - types, aliases, host variables, concepts and other kernels that no kept text mentions.
+//   - explicit instantiations.
+//
+// Everything else stays and counts as kept text: device functions, variables and specialisations that nothing
+// names, data members, and what the reader does not understand. Where brackets cannot be paired, all of the rest of
+// the text stays. Directives are never cut, apart from pragmas of a statement, and every kept line keeps its number.
+// With `unused`, device code is kept only when kept text mentions it. This may change a kernel without an error.
+// docs/internals/compile.md has the rules for each kind of declaration.
 #pragma once
 
 #include <cstddef>
@@ -30,13 +25,16 @@
 namespace kiln::source {
 
 /// The version of the rules above. It is part of the key.
-inline constexpr std::string_view kCutVersion = "2";
+inline constexpr std::string_view kCutVersion = "3";
 
 struct CutRules {
   std::vector<std::string> roots;  ///< C++ texts whose words are needed: name expressions, exports
   std::vector<std::string>
       keep;  ///< names whose declarations are kept in any case; of members, with their class
   std::vector<std::string> cut;  ///< names whose functions and variables are cut in any case
+  /// Paths of the texts. A text that another one includes inside of a declaration is found by its file name.
+  std::vector<std::string> paths = {};
+  bool unused = false;  ///< device code that nothing mentions is cut, too
 };
 
 struct CutTexts {

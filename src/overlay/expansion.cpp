@@ -13,12 +13,14 @@
 namespace kiln::source {
 namespace {
 
-constexpr std::size_t kMostChoices = 64, kMostExpandedTokens = 1 << 16;
+constexpr std::size_t kMostChoices = 16, kMostExpandedTokens = 1 << 17;
+constexpr int kMostHidden = 64;
 
 /// A macro that is expanded no more inside of its own expansion.
 struct Hidden {
   std::string_view name;
   std::shared_ptr<const Hidden> next;
+  int depth = 1;
 };
 using HiddenList = std::shared_ptr<const Hidden>;
 struct Part {
@@ -46,6 +48,7 @@ class Expander {
     std::deque<Part> left(text.begin(), text.end());
     Parts out;
     while (!left.empty() && !too_large) {
+      if (++spent_ > kMostExpandedTokens) too_large = true;
       Part part = left.front();
       left.pop_front();
       const MacroDefinition* macro = part.token.is_word() ? definition(part.token.text) : nullptr;
@@ -59,11 +62,12 @@ class Expander {
       Parts replaced = substitute(*macro, arguments, part.hidden);
       left.insert(left.begin(), std::make_move_iterator(replaced.begin()),
                   std::make_move_iterator(replaced.end()));
-      spent_ += replaced.size() + 1;
-      too_large = spent_ > kMostExpandedTokens;
+      spent_ += replaced.size();
     }
     return out;
   }
+
+  std::size_t spent() const { return spent_; }
 
   bool too_large = false;
 
@@ -128,7 +132,9 @@ class Expander {
       if (join) join_to(out, next);
       join = false;
       for (Part& part : next) {
-        part.hidden = std::make_shared<const Hidden>(Hidden{macro.name, part.hidden});
+        const int depth = part.hidden ? part.hidden->depth + 1 : 1;
+        too_large = too_large || depth > kMostHidden;
+        part.hidden = std::make_shared<const Hidden>(Hidden{macro.name, part.hidden, depth});
         out.push_back(std::move(part));
       }
     }
@@ -174,6 +180,7 @@ std::vector<std::string_view> ambiguous_macros(const Macros& macros, const std::
 }  // namespace
 
 std::optional<std::vector<std::string>> expansions_of(const Macros& macros, std::string_view text) {
+  if (!macros.spend(1)) return std::nullopt;
   const std::vector<Token> tokens = tokens_of(text);
   const std::vector<std::string_view> ambiguous = ambiguous_macros(macros, tokens);
   std::size_t choices = 1;
@@ -199,6 +206,7 @@ std::optional<std::vector<std::string>> expansions_of(const Macros& macros, std:
       if (!joined.empty()) joined += ' ';
       joined += part.token.text;
     }
+    macros.spend(expander.spent());
     if (expander.too_large) return std::nullopt;
   }
   return out;

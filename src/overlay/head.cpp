@@ -21,6 +21,9 @@ constexpr std::array<std::string_view, 14> kAfterParameters = {
     "const", "volatile", "noexcept", "override", "final", "mutable",       "throw",
     "try",   "catch",    "asm",      "__asm__",  "__asm", "__attribute__", "__restrict__"};
 
+/// Symbols that may stand after the name of a variable.
+constexpr std::array<std::string_view, 6> kAfterName = {"=", "{", "(", "[", ",", ";"};
+
 /// True for a word that cannot stand after the parameters of a function, so the '(' before it is no list of
 /// parameters: ALIGNED(16) float a.
 bool is_plain(std::string_view word) { return !is_macro_like(word) && !one_of(word, kAfterParameters); }
@@ -37,11 +40,13 @@ bool contains(const std::vector<std::string_view>& words, std::string_view word)
 }
 
 /// The name in a declarator of its own parentheses that open at i: (*name)(...), (A::*name)(...),
-/// (&name)[...]. kNoDeclaration when they are something else.
+/// (&name)[...], (name)(...). kNoDeclaration when they are something else.
 std::size_t HeadReader::inner_name(std::size_t i) const {
   std::size_t at = i + 1;
   while (tokens_[at].is_word() && tokens_[at + 1].is("::")) at += 2;
-  if (!tokens_[at].is("*") && !tokens_[at].is("&")) return kNoDeclaration;
+  if (is_macro_like(tokens_[at].text) && tokens_[at + 1].is("*")) ++at;  // (CALLBACK *name)(...)
+  const bool alone = tokens_[at].is_word() && tokens_[at + 1].is(")");
+  if (!alone && !tokens_[at].is("*") && !tokens_[at].is("&")) return kNoDeclaration;
   while (tokens_[at].is("*") || tokens_[at].is("&") || one_of(tokens_[at].text, kAfterParameters)) ++at;
   const Token& after = tokens_[tokens_.after_group(i, tokens_.size())];
   return tokens_[at].is_word() && (after.is("(") || after.is("[")) ? at : kNoDeclaration;
@@ -61,22 +66,22 @@ bool HeadReader::is_attribute(const Head& head, std::size_t k) const {
 std::vector<std::string_view> HeadReader::function_names(const Head& head) const {
   Words out;
   bool attribute = false;
-  int angles = 0;
   for (std::size_t k = 0; k < head.tokens.size(); ++k) {
-    const Token& t = tokens_[head.tokens[k]];
+    const std::size_t at = head.tokens[k];
+    const Token& t = tokens_[at];
     if (t.is("operator")) return {"operator"};
-    if (t.is("=") && angles == 0) break;
-    if (t.is(":")) break;
-    const bool after_word = k > 0 && tokens_[head.tokens[k - 1]].is_word();
-    if (t.is("<") && after_word) ++angles;
-    if (t.is(">") && angles > 0 && !(k > 0 && tokens_[head.tokens[k - 1]].is("-"))) --angles;
-    if (!t.is("(") || angles != 0 || k == 0) continue;
-    std::size_t before = k - 1;
-    if (const std::size_t inner = inner_name(head.tokens[k]); inner != kNoDeclaration && out.empty())
-      return tokens_[inner + 1].is("(") ? Words{tokens_[inner].text} : Words{};
-    if (tokens_[head.tokens[before]].is(">")) before = before_angles(head, before);
-    if (before == kNoDeclaration) continue;
+    if (t.is("=") || t.is(":")) break;
+    // f<int>(...): the name stands before the template arguments.
+    std::size_t before = k == 0 ? kNoDeclaration : k - 1;
+    if (t.is("<")) k = after_angles(head, k);
+    if (k >= head.tokens.size()) break;
+    if (!tokens_[head.tokens[k]].is("(") || before == kNoDeclaration) continue;
     const Token& name = tokens_[head.tokens[before]];
+    if (const std::size_t inner = inner_name(head.tokens[k]); inner != kNoDeclaration && out.empty()) {
+      // In MACRO(name)(...) the macro may give another name.
+      if (inner == head.tokens[k] + 1) return {name.text, tokens_[inner].text};
+      return tokens_[inner + 1].is("(") ? Words{tokens_[inner].text} : Words{};
+    }
     if (!name.is_word() || takes_parentheses(name.text)) continue;
     const bool array = before > 0 && tokens_[head.tokens[before - 1]].is("[") &&
                        !tokens_[head.tokens[before - 1] + 1].is("[");
@@ -85,24 +90,22 @@ std::vector<std::string_view> HeadReader::function_names(const Head& head) const
   }
   return attribute ? Words{} : out;
 }
-/// The place in `head.tokens` before the '<' that belongs to the '>' at k.
-std::size_t HeadReader::before_angles(const Head& head, std::size_t k) const {
-  int angles = 0;
-  for (; k != kNoDeclaration; --k) {
-    const Token& t = tokens_[head.tokens[k]];
-    if (t.is(">")) ++angles;
-    if (t.is("<") && --angles == 0) return k - 1;
-  }
-  return kNoDeclaration;
+/// The place in `head.tokens` after the template arguments that open at k; k when they do not end there.
+std::size_t HeadReader::after_angles(const Head& head, std::size_t k) const {
+  const std::size_t from = head.tokens[k];
+  if (k == 0 || !tokens_[head.tokens[k - 1]].is_word() || tokens_.is_shift(from)) return k;
+  const std::size_t end = tokens_.after_angles(from, tokens_.size());
+  while (end > from && k < head.tokens.size() && head.tokens[k] < end) ++k;
+  return k;
 }
 /// The class key of a head; null when it has none outside of angle brackets.
 const std::size_t* HeadReader::class_key(const Head& head) const {
-  int angles = 0;
-  for (const std::size_t& at : head.tokens) {
+  for (std::size_t k = 0; k < head.tokens.size(); ++k) {
+    if (tokens_[head.tokens[k]].is("<")) k = after_angles(head, k);
+    if (k >= head.tokens.size()) break;
+    const std::size_t& at = head.tokens[k];
     const Token& t = tokens_[at];
-    if (t.is("<")) ++angles;
-    if (t.is(">") && angles > 0) --angles;
-    if (angles == 0 && t.is_word() && one_of(t.text, kClassKeys)) return &at;
+    if (t.is_word() && one_of(t.text, kClassKeys)) return &at;
     if (t.is("=") || (t.is("(") && !(at > 0 && takes_parentheses(tokens_[at - 1].text)))) return nullptr;
   }
   return nullptr;
@@ -116,7 +119,7 @@ bool HeadReader::is_function(const Head& head) const {
   if (!class_key(head)) return true;
   // struct NAME(...) is a function, struct MACRO(...) NAME { is not.
   for (auto at = head.tokens.rbegin(); at != head.tokens.rend(); ++at) {
-    if (tokens_[*at].is("{")) continue;
+    if (*at >= head.body) continue;  // struct A { } ALIGN(16);
     return tokens_[*at].is("(") || tokens_[*at].is("const") || tokens_[*at].is("noexcept");
   }
   return false;
@@ -141,14 +144,18 @@ void HeadReader::describe(Declaration& out, const Head& head, std::size_t end) c
     out.kind = DeclarationKind::check;
   } else if (first.is("namespace") || (first.is("using") && tokens_[head.tokens[0] + 1].is("namespace"))) {
     out.kind = DeclarationKind::fixed;
-  } else if (is_function(head)) {
-    out.kind = is_guide(head) ? DeclarationKind::named : DeclarationKind::function;
+    return;
+  }
+  for (const std::size_t at : head.tokens)
+    if (tokens_[at].is_word()) out.specifiers.push_back(tokens_[at].text);
+  if (out.kind == DeclarationKind::check) return;
+  if (is_function(head)) {
+    out.guide = is_guide(head);
+    out.kind = out.guide ? DeclarationKind::named : DeclarationKind::function;
     out.names = function_names(head);
     if (out.kind == DeclarationKind::named) return;
     for (std::size_t k = 1; k < head.tokens.size() && !tokens_[head.tokens[k]].is("("); ++k)
       out.qualified = tokens_[head.tokens[k - 1]].is("::") && tokens_[head.tokens[k]].is(out.names.back());
-    for (const std::size_t at : head.tokens)
-      if (tokens_[at].is_word()) out.specifiers.push_back(tokens_[at].text);
   } else {
     out.kind = DeclarationKind::named;
     out.names = class_key(head) && head.body != kNoDeclaration ? type_names(head, end) : variable_names(head);
@@ -188,20 +195,22 @@ std::vector<std::string_view> HeadReader::type_names(const Head& head, std::size
 std::vector<std::string_view> HeadReader::variable_names(const Head& head) const {
   Words out;
   std::string_view name;
-  int angles = 0;
-  bool value = false;
+  bool value = false, commas = false;
   const auto take = [&] {
     if (!name.empty() && !value) out.push_back(name);
     name = {};
   };
   for (std::size_t k = 0; k < head.tokens.size(); ++k) {
+    if (!value && tokens_[head.tokens[k]].is("<")) k = after_angles(head, k);
+    if (k >= head.tokens.size()) break;
     const std::size_t at = head.tokens[k];
     const Token& t = tokens_[at];
-    if (t.is("<")) ++angles;
-    if (t.is(">") && angles > 0) --angles;
-    // The '<' of a value may be an operator: a = 1 < 2, b = 3.
-    if (value && t.is(",") && (tokens_[at + 2].is("=") || tokens_[at + 2].is(";"))) angles = 0;
-    if (angles > 0) continue;
+    // The '<' of a value may be an operator or not: after a comma, each word before one of these may be a name.
+    if (value && commas && t.is_word() && !tokens_[at - 1].is("=") &&
+        one_of(tokens_[at + 1].text, kAfterName))
+      out.push_back(t.text);
+    if (value && commas && t.is("(") && inner_name(at) != kNoDeclaration)
+      out.push_back(tokens_[inner_name(at)].text);
     if (t.is_word() && !takes_parentheses(t.text)) {
       if (!value) name = t.text;
     } else if (t.is("(") && !value && is_attribute(head, k)) {
@@ -211,12 +220,12 @@ std::vector<std::string_view> HeadReader::variable_names(const Head& head) const
       name = tokens_[inner].text;
       take();
       value = true;
-    } else if (t.is("=") || t.is("[") || t.is("(")) {
+    } else if (t.is("=") || t.is("[") || t.is("(") || t.is("{")) {
       take();
       value = true;
     } else if (t.is(",")) {
       take();
-      value = false;
+      commas = value;
     }
   }
   take();

@@ -38,7 +38,7 @@ class HeadReader {
   bool is_attribute(const Head& head, std::size_t k) const;
   bool is_guide(const Head& head) const;
   Words function_names(const Head& head) const;
-  std::size_t before_angles(const Head& head, std::size_t k) const;
+  std::size_t after_angles(const Head& head, std::size_t k) const;
   const std::size_t* class_key(const Head& head) const;
   Words variable_names(const Head& head) const;
 

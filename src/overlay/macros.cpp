@@ -11,10 +11,13 @@
 namespace kiln::source {
 namespace {
 
+/// Macros that one macro reaches, and macros inside of each other. Of more, anything is expected.
+constexpr std::size_t kMostReached = 2048, kMostNested = 200;
+
 /// The marks of a keyword; nothing for other words.
 Marks keyword_marks(std::string_view word) {
   if (word == "__global__") return {.global = true, .device = true};
-  if (word == "__device__") return {.device = true};
+  if (word == "__device__" || word == "__constant__" || word == "__managed__") return {.device = true};
   if (word == "constexpr" || word == "consteval") return {.constant = true};
   if (word == "struct" || word == "class" || word == "using" || word == "enum") return {.type = true};
   return {};
@@ -111,12 +114,14 @@ Marks& Marks::operator|=(const Marks& other) {
 }
 
 void Macros::add(const std::vector<Token>& tokens) {
+  answers_ = {};
   for (MacroDefinition& macro : macros_of(tokens)) {
     if (macro.braces) scopes_.insert(macro.name);
     Known& known = known_[macro.name];
     known.words.insert(known.words.end(), macro.parameters.begin(), macro.parameters.end());
     const auto words = TokenView(macro.replacement).words(0, macro.replacement.size());
     known.words.insert(known.words.end(), words.begin(), words.end());
+    if (known.definitions.size() >= kMostDefinitions) continue;
     std::erase_if(known.definitions, [&](const MacroDefinition& other) { return is_same(other, macro); });
     known.definitions.push_back(std::move(macro));
   }
@@ -128,12 +133,16 @@ const std::vector<std::string_view>* Macros::find(std::string_view name) const {
 }
 
 Marks Macros::marks_of(std::string_view word) const {
-  Marks out;
+  const auto [known, fresh] = answers_.marks.try_emplace(word);
+  if (!fresh) return known->second;
+  Marks& out = known->second;
   std::unordered_set<std::string_view> seen;
   std::vector<std::string_view> waiting{word};
   while (!waiting.empty()) {
     const std::string_view next = waiting.back();
     waiting.pop_back();
+    if (seen.size() > kMostReached) out = {true, true, true, true};
+    if (seen.size() > kMostReached) break;
     out |= keyword_marks(next);
     const auto* words = find(next);
     if (words && seen.insert(next).second)
@@ -157,11 +166,14 @@ std::vector<std::string_view> Macros::names() const {
 
 bool Macros::instantiates(std::string_view name) const {
   std::set<std::string_view> seen;
-  return instantiates(name, seen);
+  const auto known = answers_.instantiates.find(name);
+  return known == answers_.instantiates.end() ? instantiates(name, seen) : known->second;
 }
 bool Macros::instantiates(std::string_view name, std::set<std::string_view>& seen) const {
   const auto* all = definitions(name);
-  if (!all || !seen.insert(name).second) return false;
+  if (const auto known = answers_.instantiates.find(name); known != answers_.instantiates.end())
+    return known->second;
+  if (!all || seen.size() > kMostNested || !seen.insert(name).second) return false;
   const bool each = std::all_of(all->begin(), all->end(), [&](const MacroDefinition& macro) {
     const TokenView text(macro.replacement);
     std::size_t i = 0;
@@ -177,7 +189,7 @@ bool Macros::instantiates(std::string_view name, std::set<std::string_view>& see
     return i != 0;
   });
   seen.erase(name);
-  return each;
+  return answers_.instantiates[name] = each;
 }
 
 bool Macros::is_called(std::string_view name) const {
@@ -192,11 +204,12 @@ MacroEnd Macros::end_of(std::string_view name) const {
 }
 MacroEnd Macros::end_of(std::string_view name, std::set<std::string_view>& seen) const {
   const auto* all = definitions(name);
-  if (!all || !seen.insert(name).second) return MacroEnd::unclear;
+  if (const auto known = answers_.ends.find(name); known != answers_.ends.end()) return known->second;
+  if (!all || seen.size() > kMostNested || !seen.insert(name).second) return MacroEnd::unclear;
   MacroEnd out = MacroEnd::open;
   for (const MacroDefinition& macro : *all) out = std::max(out, end_of(macro, seen));
   seen.erase(name);
-  return out;
+  return answers_.ends[name] = out;
 }
 MacroEnd Macros::end_of(const MacroDefinition& macro, std::set<std::string_view>& seen) const {
   const TokenView text(macro.replacement);
@@ -219,23 +232,29 @@ bool Macros::reaches(std::string_view name, Property property) const {
     const std::string_view next = waiting.back();
     waiting.pop_back();
     if (!seen.insert(next).second) continue;
-    if (property(next)) return true;
+    if (property(next) || seen.size() > kMostReached) return true;
     if (const auto* words = find(next)) waiting.insert(waiting.end(), words->begin(), words->end());
   }
   return false;
 }
 
 bool Macros::completes(std::string_view name) const {
-  return reaches(name, [&](std::string_view word) {
-    const auto* all = definitions(word);
-    return all && std::any_of(all->begin(), all->end(), [](const MacroDefinition& macro) {
-             return std::any_of(macro.replacement.begin(), macro.replacement.end(),
-                                [](const Token& token) { return token.is(";") || token.is("}"); });
-           });
-  });
+  const auto [known, fresh] = answers_.completes.try_emplace(name);
+  if (!fresh) return known->second;
+  return answers_.completes[name] = reaches(name, [&](std::string_view word) {
+           const auto* all = definitions(word);
+           return all && std::any_of(all->begin(), all->end(), [](const MacroDefinition& macro) {
+                    return std::any_of(macro.replacement.begin(), macro.replacement.end(),
+                                       [](const Token& token) { return token.is(";") || token.is("}"); });
+                  });
+         });
 }
 
-bool Macros::reaches_pragma(std::string_view name) const { return reaches(name, is_pragma); }
+bool Macros::reaches_pragma(std::string_view name) const {
+  const auto [known, fresh] = answers_.pragmas.try_emplace(name);
+  if (fresh) known->second = reaches(name, is_pragma);
+  return known->second;
+}
 
 std::size_t Macros::joined(std::string_view name) const {
   const auto* all = definitions(name);

@@ -39,7 +39,10 @@ enum class MacroEnd : std::uint8_t {
   closed,   ///< another declaration: the replacement ends with ';' or '}', or has only pragmas
 };
 
-/// The macros of texts that belong together. The texts must outlive this object. Every definition of a name
+/// Definitions of one name. A reader must expect anything of a macro with as many.
+inline constexpr std::size_t kMostDefinitions = 256;
+
+/// The macros of texts that belong together. The texts must outlive this object. Only one thread may use it. Every definition of a name
 /// counts, also in a branch of another compiler.
 class Macros {
  public:
@@ -49,7 +52,7 @@ class Macros {
   const std::vector<std::string_view>* find(std::string_view name) const;
   /// The marks that a word has, directly or as a macro. A macro of a header that is not here is judged by its name.
   Marks marks_of(std::string_view word) const;
-  /// All different definitions of a macro; null when there is no such macro.
+  /// All different definitions of a macro, at most kMostDefinitions; null when there is no such macro.
   const std::vector<MacroDefinition>* definitions(std::string_view name) const;
   /// The names of all macros, in no order.
   std::vector<std::string_view> names() const;
@@ -70,10 +73,13 @@ class Macros {
   bool declares_kernel(std::string_view name) const;
   /// The text of a declaration with the first call of a macro expanded; empty when there is none.
   std::string expanded(std::string_view declaration) const;
+  /// Counts the tokens of an expansion. False when all expansions took too many.
+  bool spend(std::size_t tokens) const { return (answers_.spent += tokens) < kMostSpent; }
   /// Macros that open or close a scope.
   const std::set<std::string_view>& scopes() const noexcept { return scopes_; }
 
  private:
+  static constexpr std::size_t kMostSpent = std::size_t{1} << 21;
   struct Known {
     std::vector<std::string_view> words;
     std::vector<MacroDefinition> definitions;  ///< the last one is the last of the texts
@@ -86,6 +92,15 @@ class Macros {
   bool instantiates(std::string_view name, std::set<std::string_view>& seen) const;
   MacroEnd end_of(std::string_view name, std::set<std::string_view>& seen) const;
   MacroEnd end_of(const MacroDefinition& macro, std::set<std::string_view>& seen) const;
+
+  /// The answers to earlier questions.
+  struct Answers {
+    std::unordered_map<std::string_view, Marks> marks;
+    std::unordered_map<std::string_view, MacroEnd> ends;
+    std::unordered_map<std::string_view, bool> instantiates, completes, pragmas;
+    std::size_t spent = 0;
+  };
+  mutable Answers answers_;
   std::unordered_map<std::string_view, Known> known_;
   std::set<std::string_view> scopes_;
 };

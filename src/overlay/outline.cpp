@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_set>
 
+#include "overlay/balance.hpp"
 #include "overlay/expansion.hpp"
 #include "overlay/head.hpp"
 #include "overlay/macros.hpp"
@@ -15,10 +16,12 @@ using Words = std::vector<std::string_view>;
 
 /// Deeper scopes count as one fixed declaration.
 constexpr int kMostScopes = 64;
+/// Tokens of a head outside of brackets, and groups of braces beside each other. A declaration with more is fixed.
+constexpr std::size_t kMostHead = 4096;
+constexpr int kMostBraces = 256;
 const Words kAccess = {"public", "private", "protected", "signals"};
 const Words kStaying = {"virtual", "override", "final", "friend"};
 
-bool is_reserved_or_macro(std::string_view word) { return is_macro_like(word) || word.starts_with("__"); }
 bool opens_or_closes(std::string_view word) {
   const auto has = [&](std::string_view part) { return word.find(part) != std::string_view::npos; };
   return is_macro_like(word) && (has("BEGIN") || has("END") || has("OPEN") || has("CLOSE")) &&
@@ -27,8 +30,12 @@ bool opens_or_closes(std::string_view word) {
 
 class Outliner {
  public:
-  Outliner(std::string_view text, TokenView tokens, const Macros& macros)
-      : text_(text), tokens_(tokens), heads_(tokens), macros_(macros) {}
+  Outliner(std::string_view text, const std::vector<Token>& tokens, const Macros& macros)
+      : text_(text),
+        tokens_(tokens),
+        heads_(tokens_),
+        macros_(macros),
+        unpaired_(first_unpaired(tokens, macros)) {}
 
   std::vector<Declaration> run() {
     std::size_t at = 0;
@@ -36,6 +43,7 @@ class Outliner {
       scope(at, tokens_.size(), kNoDeclaration, 0);
       ++at;  // a '}' too many
     }
+    for (Declaration& d : out_) d.paired = d.tokens.end <= unpaired_;
     return std::move(out_);
   }
 
@@ -93,11 +101,17 @@ class Outliner {
       }
     }
   }
+  static bool is_include(const Token& t) {
+    return t.kind == Token::Kind::directive && directive_text(t.text).name.starts_with("include");
+  }
   void declaration(std::size_t& i, std::size_t end, std::size_t parent, int depth) {
     const std::size_t begin = i;
     std::size_t from = i;
-    while (tokens_[from].is("template") && tokens_[from + 1].is("<"))
-      from = tokens_.after_angles(from + 1, end);
+    while (tokens_[from].is("template") && tokens_[from + 1].is("<")) {
+      const std::size_t after = tokens_.after_angles(from + 1, end);
+      if (after == from + 1) unpaired_ = std::min(unpaired_, begin);
+      from = after;
+    }
     const bool instantiation =
         tokens_[from].is("template") || (tokens_[from].is("extern") && tokens_[from + 1].is("template"));
     const std::size_t called = from == begin ? call_end(begin, end) : 0;
@@ -114,11 +128,12 @@ class Outliner {
     out.begin = offset(begin);
     out.end = offset(i - 1) + tokens_[i - 1].text.size();
     out.tokens = {begin, i};
+    for (std::size_t t = begin; t < i; ++t) out.includes = out.includes || is_include(tokens_[t]);
     out.parent = parent;
     if (parent == kNoDeclaration) out.scope = scope_;
     if (called != 0) {
       out.kind = DeclarationKind::call;
-    } else if (head.crosses) {
+    } else if (head.crosses && i <= unpaired_) {
       out.kind = DeclarationKind::fixed;
     } else if (instantiation) {
       out.kind = DeclarationKind::instantiation;
@@ -132,14 +147,15 @@ class Outliner {
     }
     if (parent != kNoDeclaration) return member(out, begin, i, head, depth);
     const std::size_t own = out_.size();
+    out.type = heads_.is_type(head) && !head.crosses;
     out_.push_back(std::move(out));
-    if (heads_.is_type(head) && !head.crosses) {
+    if (out_.back().type) {
       std::size_t inside = head.body + 1;
       scope(inside, head.body_end, own, depth + 1);
     }
     out_[own].words = own_words(own, begin, i);
   }
-  /// Keeps a member function. Everything else is part of its class.
+  /// Keeps a member function with a body. Everything else is part of its class.
   void member(Declaration& out, std::size_t begin, std::size_t i, const Head& head, int depth) {
     if (out.kind != DeclarationKind::function) {
       if (!heads_.is_type(head) || head.crosses || depth >= kMostScopes) return;
@@ -152,19 +168,22 @@ class Outliner {
       return;
     }
     const Declaration& parent = out_[out.parent];
-    out.stays_in_class = contains(out.names, "operator") || contains(out.specifiers, "friend");
-    out.stays_in_class = out.stays_in_class || may_make_a_member(begin);
-    // It may be a data member with an attribute: float a ALIGNED(16). Without it the class has another layout.
-    if (!out.defined())
-      out.stays_in_class =
-          out.stays_in_class || std::any_of(out.names.begin(), out.names.end(), is_reserved_or_macro);
+    const bool destroys = std::any_of(head.tokens.begin(), head.tokens.end(),
+                                      [&](std::size_t at) { return tokens_[at].is("~"); });
+    // float a ALIGNED(16) {1}; is a data member.
+    const bool field = std::any_of(out.names.begin(), out.names.end(), [&](std::string_view name) {
+      const bool constructs = contains(parent.names, name) || contains(nested_, name);
+      return !constructs && (is_macro_like(name) || name.starts_with("__") || macros_.find(name));
+    });
+    // NVRTC refuses the word __host__. No data member has it.
+    if (!out.defined() && contains(out.specifiers, "__host__") && !contains(out.specifiers, "__device__"))
+      out.body_begin = offset(i - 1);
+    if (!out.defined() || destroys || field) return;
+    out.stays_in_class = contains(out.names, "operator") || may_make_a_member(begin);
     for (const std::string_view word : out.specifiers)
       out.stays_in_class = out.stays_in_class || contains(kStaying, word);
     for (const std::string_view name : out.names)
       out.stays_in_class = out.stays_in_class || contains(parent.names, name) || contains(nested_, name);
-    const bool destroys = std::any_of(head.tokens.begin(), head.tokens.end(),
-                                      [&](std::size_t at) { return tokens_[at].is("~"); });
-    if ((out.stays_in_class && !out.defined()) || destroys) return;
     if (out.stays_in_class) take_initialisers(out, head);
     out.words = tokens_.words(begin, i);
     out_.push_back(std::move(out));
@@ -241,6 +260,7 @@ class Outliner {
   std::size_t read(std::size_t i, std::size_t end, Head& head) {
     Nesting nesting;
     bool ends_with_body = false;
+    int braces = 0;
     for (; i < end; ++i) {
       const Token& t = tokens_[i];
       if (t.kind == Token::Kind::directive) {
@@ -258,11 +278,13 @@ class Outliner {
         break;
       }
       if (outside) {
-        if (t.is("{")) {
+        if (t.is("{") && ++braces > kMostBraces) head.crosses = true;
+        if (t.is("{") && !head.crosses) {
           ends_with_body = heads_.is_function(head);
           if (head.body == kNoDeclaration || ends_with_body) head.body = i;
         }
-        if (head.body == kNoDeclaration || !t.is("{")) head.tokens.push_back(i);
+        head.crosses = head.crosses || head.tokens.size() > kMostHead;
+        if ((head.body == kNoDeclaration || !t.is("{")) && !head.crosses) head.tokens.push_back(i);
       }
       if (t.is("(") || t.is("[") || t.is("{")) nesting.open();
       if (t.is(")") || t.is("]") || t.is("}")) nesting.close();
@@ -288,6 +310,7 @@ class Outliner {
   const Macros& macros_;
   std::string scope_;  ///< the namespaces around the place that is read
   std::vector<Declaration> out_;
+  std::size_t unpaired_;         ///< the first token from which declarations may end somewhere else
   std::vector<Member> members_;  ///< of the class that is being read
   Words nested_;                 ///< names of the classes inside of it that are being read
 };
@@ -296,7 +319,7 @@ class Outliner {
 
 std::vector<Declaration> outline_of(std::string_view text, const std::vector<Token>& tokens,
                                     const Macros& macros) {
-  return Outliner(text, TokenView(tokens), macros).run();
+  return Outliner(text, tokens, macros).run();
 }
 
 }  // namespace kiln::source

@@ -11,6 +11,9 @@
 
 namespace kiln::source {
 
+/// The rules of host_code = "cut-unused".
+inline const CutRules kCutUnused{{"kernel"}, {}, {}, {}, true};
+
 inline std::string cut_one(const std::string& text, const CutRules& rules = {{"kernel"}, {}, {}}) {
   const CutTexts out = cut_host_code({text}, rules);
   EXPECT_EQ(out.texts.at(0).size(), text.size());

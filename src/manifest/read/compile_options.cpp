@@ -141,9 +141,10 @@ void read_empty_headers(CompileSpec& out, const TableReader& reader) {
 
 void read_host_code(CompileSpec& out, const TableReader& reader) {
   const std::string host_code = reader.text_or("host_code", "keep");
-  if (host_code != "keep" && host_code != "cut")
-    reader.fail("host_code", base::quote(host_code) + " is unknown; allowed: keep cut");
-  out.cut_host_code = host_code == "cut";
+  out.cut_unused = host_code == "cut-unused";
+  out.cut_host_code = host_code == "cut" || out.cut_unused;
+  if (host_code != "keep" && !out.cut_host_code)
+    reader.fail("host_code", base::quote(host_code) + " is unknown; allowed: keep cut cut-unused");
   for (const auto& [key, names] : {std::pair{"keep", &out.keep}, std::pair{"cut", &out.cut}}) {
     *names = reader.lines(key);
     if (!names->empty() && !out.cut_host_code)

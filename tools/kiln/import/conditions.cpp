@@ -90,8 +90,10 @@ void Conditions::define(std::string_view name, std::string_view value) {
 
 Conditions::Truth Conditions::condition(std::string_view text) const { return Reader(*this, text).run(); }
 
-bool Conditions::active() const {
-  return std::all_of(open_.begin(), open_.end(), [](const Branch& b) { return b.now != Truth::no; });
+Conditions::Truth Conditions::now() const {
+  Truth out = Truth::yes;
+  for (const Branch& branch : open_) out = std::min(out, branch.now);
+  return out;
 }
 
 void Conditions::directive(const source::DirectiveText& directive) {

@@ -15,17 +15,19 @@ namespace kiln::cli {
 /// Takes the directives of texts in the order of the preprocessor. The views must outlive this object.
 class Conditions {
  public:
+  enum class Truth : std::uint8_t { no, maybe, yes };
+
   /// A name that is defined twice with two values has a value that is not known.
   void define(std::string_view name, std::string_view value);
   void directive(const source::DirectiveText& directive);
-  /// False when the directives so far leave out what follows.
-  bool active() const;
+  /// `yes` when the directives so far let the compiler see what follows.
+  Truth now() const;
+  bool active() const { return now() != Truth::no; }
   std::size_t depth() const noexcept { return open_.size(); }
   /// Closes conditionals that a text left open.
   void leave(std::size_t depth) { open_.resize(std::min(depth, open_.size())); }
 
  private:
-  enum class Truth : std::uint8_t { no, maybe, yes };
   struct Branch {
     Truth now = Truth::maybe, before = Truth::no;  ///< before: whether an earlier branch was taken
   };

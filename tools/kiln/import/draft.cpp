@@ -94,9 +94,11 @@ class ParameterDraft {
     while (source::is_reserved_name(out.name) ||
            std::any_of(draft_.parameters.begin(), draft_.parameters.end(), taken))
       out.name += '_';
+    doubt_.clear();
     value_ = given(in.name.empty() ? out.name : in.name);
     if (value_.empty()) take_evidence(position);
-    out.guessed = value_.empty() && in.fallback.empty();
+    out.guessed = (value_.empty() && in.fallback.empty()) || !doubt_.empty();
+    if (!doubt_.empty()) out.ask = doubt_;
     if (in.kind == DeclaredParameter::Kind::type)
       type();
     else
@@ -120,14 +122,26 @@ class ParameterDraft {
       if (known == name) return value;
     return {};
   }
+  /// Takes a certain value, or else a doubtful one as a guess.
   void take_evidence(std::size_t position) {
+    const Evidence* doubtful = nullptr;
     for (const Evidence& found : evidence_) {
       if (position >= found.values.size() || found.values[position].empty()) continue;
+      if (!found.doubts[position].empty()) {
+        if (!doubtful) doubtful = &found;
+        continue;
+      }
       value_ = found.values[position];
       out_->evidence = found.place;
       return;
     }
+    if (!doubtful || !in_->fallback.empty()) return;
+    value_ = doubtful->values[position];
+    doubt_ =
+        "may be something else than " + value_ + " of " + doubtful->place + ": " + doubtful->doubts[position];
   }
+  /// True when the value is the source's, not one of P=V.
+  bool is_shown() const { return !out_->evidence.empty() || !doubt_.empty(); }
   /// The enumerator that a text names; empty when the text is something else.
   static std::string enumerator(const EnumDeclaration& declared, const Tokens& text) {
     const std::string outer = declared.qualified.substr(0, declared.qualified.rfind(':') + 1);
@@ -151,7 +165,7 @@ class ParameterDraft {
     const std::size_t position = draft_.parameters.size();
     if (out_->evidence.empty()) return out;
     for (const Evidence& found : evidence_)
-      if (position < found.values.size() && !found.values[position].empty())
+      if (position < found.values.size() && !found.values[position].empty() && found.doubts[position].empty())
         add_once(out, found.values[position]);
     return out;
   }
@@ -213,18 +227,18 @@ class ParameterDraft {
   }
   void boolean() {
     out_->kind = Kind::boolean;
-    if (const auto constant = constant_of(value_); constant && !out_->evidence.empty())
+    if (const auto constant = constant_of(value_); constant && is_shown())
       value_ = *constant != 0 ? "true" : "false";
     if (value_ == "1" || value_ == "0") value_ = value_ == "1" ? "true" : "false";
     if (!value_.empty() && value_ != "true" && value_ != "false") {
-      if (out_->evidence.empty()) refuse("true or false");
+      if (!is_shown()) refuse("true or false");
       return other();
     }
     const std::string text = expression_of(in_->fallback, draft_.parameters);
     if (!text.empty()) out_->fallback = '"' + text + '"';
     if (const auto constant = constant_of(text)) out_->fallback = *constant != 0 ? "true" : "false";
     out_->value = value_.empty() && text.empty() ? "false" : value_;
-    out_->guessed = false;  // both values compile
+    out_->guessed = !doubt_.empty();  // both values compile
   }
   void integer() {
     if (!value_.empty() && !whole_number(value_)) return constant();
@@ -249,7 +263,7 @@ class ParameterDraft {
   }
   /// An enumerator, a macro or another constant of the source in the place of a number.
   void constant() {
-    if (out_->evidence.empty()) value_ = source_.qualified(source::tokens_of(value_));
+    if (!is_shown()) value_ = source_.qualified(source::tokens_of(value_));
     if (value_.empty()) refuse("an integer, or a constant that the source declares");
     other();
   }
@@ -308,7 +322,19 @@ class ParameterDraft {
   const DeclaredParameter* in_ = nullptr;
   ImportParameter* out_ = nullptr;
   std::string value_;  ///< given, or shown by the source
+  std::string doubt_;  ///< why the value that the source shows may be another one
 };
+
+/// NVRTC's errors about these words in C++17 do not always name them.
+bool has_cpp20_words(const SourceTexts& texts) {
+  const auto is_new = [](std::string_view word) {
+    return word == "concept" || word == "requires" || word == "consteval" || word == "constinit";
+  };
+  for (const SourceText& text : texts.all())
+    for (std::size_t i = 0; i < text.tokens.size(); ++i)
+      if (is_new(text.tokens[i].text) && text.is_seen(i) == Conditions::Truth::yes) return true;
+  return false;
+}
 
 [[noreturn]] void not_importable(const KernelDeclaration& kernel, const std::string& what) {
   throw Error(Errc::source, "kernel " + base::quote(kernel.qualified()) + " at line " +
@@ -420,6 +446,7 @@ ImportDraft draft_of(const KernelDeclaration& kernel, const SourceTexts& texts, 
   out.kernel = kernel;
   out.define = texts.define();
   out.includes = texts.included_headers();
+  out.cpp20 = has_cpp20_words(texts);
   draft_parameters(out, kernel, texts, given);
   out.instantiate = instantiation(out, kernel, overloaded);
   out.block = expressions(kernel.bounds, 1, out.parameters);

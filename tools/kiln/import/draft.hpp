@@ -38,6 +38,7 @@ struct ImportArgument {
 /// The lines of [compile] that the compiler needs beside the source.
 struct Measures {
   bool shim = false, cut = false, default_device = false, int128 = false, cpp20 = false;
+  bool unused = false;  ///< the cut takes device code that nothing mentions, too
   std::vector<std::string> empty, keep, dropped, preinclude;  ///< `dropped` is [compile] cut
   Assignments replace;                                        ///< given with --replace
   friend bool operator==(const Measures&, const Measures&) = default;
@@ -55,6 +56,7 @@ struct ImportDraft {
   std::vector<std::string> include_dirs;
   Assignments define;
   std::set<std::string> includes;  ///< headers that the texts include
+  bool cpp20 = false;              ///< the texts have words of C++20
 };
 
 /// Drafts a manifest without arguments, which the image gives. `given` holds the values of P=V. Throws

@@ -42,6 +42,9 @@ std::string expression_of(const Tokens& tokens, const std::vector<ImportParamete
   std::string out;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const bool literal = tokens[i].kind == Token::Kind::literal;
+    // Numbers without a sign wrap around, which expressions do not.
+    if (literal && tokens.size() > 1 && tokens[i].text.find_first_of("uU") != std::string_view::npos)
+      return {};
     const std::string piece = literal ? integer_text(tokens[i].text) : std::string(tokens[i].text);
     if (piece.empty()) return {};
     // An operator of two characters is two tokens, and one at the beginning is a sign.

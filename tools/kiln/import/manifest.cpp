@@ -159,7 +159,7 @@ std::vector<std::string> texts_of(const Measures& m) {
   std::vector<std::string> out;
   if (m.cpp20) out.push_back("std = \"c++20\"");
   if (m.shim) out.push_back("host_headers = \"shim\"");
-  if (m.cut) out.push_back("host_code = \"cut\"");
+  if (m.cut) out.push_back(m.unused ? "host_code = \"cut-unused\"" : "host_code = \"cut\"");
   if (!m.empty.empty()) out.push_back("empty = " + list(m.empty));
   if (!m.keep.empty()) out.push_back("keep = " + list(m.keep));
   if (!m.dropped.empty()) out.push_back("cut = " + list(m.dropped));

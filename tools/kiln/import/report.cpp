@@ -87,6 +87,8 @@ void print_results(const Imported& in) {
     print_definition("resources", resources_of(facts), kIndent);
   }
   for (const std::string& measure : texts_of(in.draft.measures)) print_definition("needs", measure, kIndent);
+  if (in.proof.proved)
+    for (const std::string& ask : asks_of(in.draft)) print_definition("guessed", ask, kIndent);
   for (const std::string& todo : in.text.todo) print_definition("to fill in", todo, kIndent);
 }
 
@@ -131,8 +133,14 @@ int report_import(const Context& context, const Imported& in) {
     print_foreign(in.text.toml);
   else
     print_results(in);
-  if (in.proof.proved) return kDone;
   std::fflush(stdout);
+  if (in.draft.measures.unused)
+    std::fputs(
+        "kiln: warning: host_code = \"cut-unused\" leaves out device code, too, where the kernel does not "
+        "name it: "
+        "compare the results with a reference\n",
+        stderr);
+  if (in.proof.proved) return kDone;
   std::fprintf(stderr, "kiln: error: %s\n", failure(in).c_str());
   return kPartly;
 }

@@ -37,6 +37,12 @@ std::string last_name(std::string text) {
   return base::is_identifier(text) ? text : std::string();
 }
 
+/// True for errors that C++17 gives for concepts and other words of C++20.
+bool wants_cpp20(std::string_view error) {
+  const auto says = [&](std::string_view what) { return error.find(what) != std::string_view::npos; };
+  return says("concept") || says("requires") || says("consteval") || says("constinit");
+}
+
 struct Round {
   Proof proof;
   std::vector<std::string> errors;  ///< their messages, without places
@@ -51,7 +57,7 @@ struct Round {
   bool killed() const { return proof.code == Errc::compile_timeout || proof.code == Errc::compile_crashed; }
   /// A round that was killed had no error so far, and one that ended at a missing header did not read all.
   int reach() const {
-    if (killed()) return 3;
+    if (proof.code == Errc::compile_timeout) return 3;
     if (proof.code != Errc::compile_failed) return 0;
     return stopped_early() ? 1 : 2;
   }
@@ -65,9 +71,28 @@ class Rounds {
 
   Proof run() {
     Round best = compile("the source as it is");
+    search(best);
+    if (!best.proof.proved && draft_.measures.cut) {
+      const Measures safe = draft_.measures;
+      draft_.measures.keep.clear();
+      draft_.measures.unused = true;
+      Round wide = compile(changes(safe));
+      search(wide);
+      if (wide.proof.proved || further(wide, best))
+        best = std::move(wide);
+      else
+        draft_.measures = safe;
+    }
+    best.proof.rounds = tried_;
+    return best.proof;
+  }
+
+ private:
+  /// Adds measures until a round compiles. `best` becomes the round that got furthest, and the draft has its measures.
+  void search(Round& best) {
     Measures of_best = draft_.measures;
-    std::size_t idle = 0;  // rounds that got no further
-    while (!best.proof.proved && tried_ < kMostRounds && idle < 3) {
+    int idle = 0;  // rounds that got no further
+    for (int round = 0; !best.proof.proved && round < kMostRounds && idle < 3; ++round) {
       const Measures before = draft_.measures;
       std::string what = tried_ == 1 ? first_measures(best) : std::string();
       if (what.empty()) what = next_measure(idle == 0 ? best : last_);
@@ -83,11 +108,7 @@ class Rounds {
       last_ = std::move(next);
     }
     draft_.measures = of_best;
-    best.proof.rounds = tried_;
-    return best.proof;
   }
-
- private:
   /// The template as the catalog will read it once it is written, so that its key is the same.
   std::shared_ptr<const source::Template> manifest() const {
     auto out = std::make_shared<source::Template>();
@@ -151,10 +172,10 @@ class Rounds {
   std::string first_measures(const Round& first) {
     Measures& m = draft_.measures;
     const Measures before = m;
-    if (first.reach() == 0) return {};
+    m.cpp20 = draft_.cpp20 || std::any_of(first.errors.begin(), first.errors.end(), wants_cpp20);
+    if (first.reach() == 0 && !first.killed()) return changes(before);
     m.int128 = first.says("128-bit integer");
-    m.cpp20 = first.says("concept") || first.says("requires");
-    if (m.int128 || m.cpp20) return changes(before);
+    if (m.int128) return changes(before);
     m.shim = m.cut = true;
     const source::Instantiation cut = unit();
     const source::Closure closure = core_.state().files.read(cut, source::Trust::content).closure;
@@ -162,7 +183,7 @@ class Rounds {
     take_missing(closure.missing);
     if (overlay.cut.empty() && m.empty.empty()) {
       // Kernels alone: shims may be enough, or the marks may be all that is missing.
-      m = before;
+      m.cut = false;
       m.shim = first.stopped_early();
       m.default_device = overlay.unmarked && !first.stopped_early() && !first.killed();
     }
@@ -189,7 +210,7 @@ class Rounds {
       take_missing(round.files->closure.missing);
     } else if (m == before && !has(m.preinclude, kNvcc)) {
       take_nvcc();
-    } else if (m == before) {
+    } else if (m == before && m.unused) {
       drop_failing(round);
     }
     return changes(before);
@@ -213,6 +234,7 @@ class Rounds {
       return m.cut = true;
     }
     if (says("128-bit integer")) return m.int128 = true;
+    if (wants_cpp20(error)) return m.cpp20 = true;
     if (says("considered a host function") || says("calling a __host__ function")) take_default_device();
     const bool marked = says("explicitly marked as a __host__ function");
     if (marked || says("device-side kernel launch")) take_nvcc();

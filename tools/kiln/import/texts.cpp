@@ -4,12 +4,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 
 #include "base/file.hpp"
 #include "base/quote.hpp"
 #include "closure/closure.hpp"
 #include "kiln/error.hpp"
-#include "tools/kiln/import/conditions.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -26,10 +26,10 @@ std::string read_source(const std::string& file) {
   return content->bytes;
 }
 
-/// Collects the names of #include directives in the order of the preprocessor.
+/// Reads directives in the order of the preprocessor: the names of #include, and the branches that are seen.
 class IncludeWalk {
  public:
-  IncludeWalk(const std::deque<SourceText>& texts, const Assignments& define) : texts_(texts) {
+  IncludeWalk(std::deque<SourceText>& texts, const Assignments& define) : texts_(texts) {
     for (const auto& [name, text] : define) conditions_.define(name, text);
   }
   std::set<std::string> run() {
@@ -41,10 +41,13 @@ class IncludeWalk {
   void read(std::size_t at) {
     if (!read_.insert(at).second) return;
     const std::size_t outer = conditions_.depth();
-    for (const Token& t : texts_[at].tokens) {
+    texts_[at].branches[0] = conditions_.now();
+    for (std::size_t i = 0; i < texts_[at].tokens.size(); ++i) {
+      const Token& t = texts_[at].tokens[i];
       if (t.kind != Token::Kind::directive) continue;
       const source::DirectiveText d = source::directive_text(t.text);
       conditions_.directive(d);
+      texts_[at].branches[i] = conditions_.now();
       const std::size_t open = d.rest.find_first_of("\"<");
       if (d.name != "include" || !conditions_.active() || open == d.rest.npos) continue;
       const std::size_t close = d.rest.find(d.rest[open] == '<' ? '>' : '"', open + 1);
@@ -60,7 +63,7 @@ class IncludeWalk {
       if (texts_[i].path.ends_with(end)) read(i);
   }
 
-  const std::deque<SourceText>& texts_;
+  std::deque<SourceText>& texts_;
   Conditions conditions_;
   std::set<std::size_t> read_;
   std::set<std::string> found_;
@@ -74,6 +77,11 @@ int SourceText::line_of(const Token& token) const {
   return first_line + static_cast<int>(line);
 }
 
+Conditions::Truth SourceText::is_seen(std::size_t token) const {
+  const auto after = branches.upper_bound(token);
+  return after == branches.begin() ? Conditions::Truth::maybe : std::prev(after)->second;
+}
+
 std::string SourceText::place_of(const Token& token) const {
   return path.substr(path.rfind('/') + 1) + ':' + std::to_string(line_of(token));
 }
@@ -85,6 +93,7 @@ SourceTexts::SourceTexts(std::vector<File> files, Assignments define, std::strin
   files.emplace_back("", macros);
   for (auto& [path, text] : files) add(std::move(path), std::move(text), 1);
   for (SourceText& text : texts_) text.declarations = source::outline_of(text.text, text.tokens, macros_);
+  included_ = IncludeWalk(texts_, define_).run();
   expand_kernels();
 }
 
@@ -118,8 +127,6 @@ void SourceTexts::expand_kernels() {
     }
   }
 }
-
-std::set<std::string> SourceTexts::included_headers() const { return IncludeWalk(texts_, define_).run(); }
 
 SourceTexts read_texts(const ImportAsked& asked, const ImportSite& site, const Assignments& define) {
   std::vector<SourceTexts::File> files{{asked.file, read_source(asked.file)}};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "overlay/macros.hpp"
 #include "overlay/outline.hpp"
+#include "tools/kiln/import/conditions.hpp"
 #include "tools/kiln/import/place.hpp"
 
 namespace kiln::cli {
@@ -23,6 +25,11 @@ struct SourceText {
   Tokens tokens;
   std::vector<source::Declaration> declarations;
   std::vector<std::size_t> line_ends;  ///< bytes
+  /// Positions of the directives that change whether a compiler sees what follows them.
+  std::map<std::size_t, Conditions::Truth> branches;
+
+  /// `yes` when a compiler sees the token, as far as the names of macros tell.
+  Conditions::Truth is_seen(std::size_t token) const;
 
   int line_of(const Token& token) const;
   /// "norm.cu:374"
@@ -45,13 +52,14 @@ class SourceTexts {
   const std::string& unread() const noexcept { return unread_; }
   /// Names of #include directives in the source and in the headers that it includes, as far as their #if can be
   /// true. A condition that this reader does not understand counts as true.
-  std::set<std::string> included_headers() const;
+  const std::set<std::string>& included_headers() const noexcept { return included_; }
 
  private:
   void add(std::string path, std::string text, int first_line);
   void expand_kernels();
 
   std::deque<SourceText> texts_;
+  std::set<std::string> included_;
   Assignments define_;
   std::string unread_;
   source::Macros macros_;
