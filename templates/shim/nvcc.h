@@ -27,6 +27,7 @@ __host__ __device__ inline void __assert_fail(const char* condition, const char*
 // Spellings of GCC that nvcc knows.
 #define __asm__ asm
 #define __volatile__ volatile
+#define __extension__
 
 // Host calls that the device runtime does not declare. They are declared and never defined. A call that is
 // not dropped fails to link.

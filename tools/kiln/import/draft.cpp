@@ -391,8 +391,8 @@ std::string function_type(const ImportDraft& draft, const KernelDeclaration& ker
   for (const DeclaredParameter& argument : kernel.arguments) {
     std::string& out = list.emplace_back();
     for (const Token& t : source::tokens_of(argument.type)) {
-      std::string piece(t.text);
-      if (t.is("{") || t.is("}")) piece += piece;  // a brace of C++ is doubled to be literal
+      std::string piece;  // a brace of C++ is doubled to be literal
+      for (const char c : t.text) piece += (c == '{' || c == '}') ? std::string(2, c) : std::string(1, c);
       for (std::size_t i = 0; i < draft.parameters.size(); ++i)
         if (t.is(kernel.parameters[i].name)) piece = '{' + draft.parameters[i].name + '}';
       const bool blank = t.is_word() && !out.empty() && base::is_identifier_character(out.back());
