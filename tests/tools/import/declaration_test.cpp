@@ -240,6 +240,51 @@ TEST(ImportDeclaration, TakesTheValuesThatTheSourceInstantiates) {
   EXPECT_FALSE(draft.parameters[0].guessed);
 }
 
+/// The kernel takes a name at its place of use, and the name may mean something else there.
+TEST(ImportDeclaration, AValueThatDependsOnItsPlaceIsAGuess) {
+  const std::string global = "constexpr int N = 8; struct A { };\n";
+  const std::string number = "template <int T> __global__ void k(int* o) {}\n";
+  for (const std::string& text : {
+           global + number + "namespace b { constexpr int N = 4; void f() { k<N><<<1, 1>>>(0); } }\n",
+           global + number + "struct L { void f() { k<N><<<1, 1>>>(0); } static constexpr int N = 4; };\n",
+           global + number + "struct L : Base { void f() { k<N><<<1, 1>>>(0); } };\n",
+           global + number + "void L::f() { k<N><<<1, 1>>>(0); }\n",
+           global + number + "void f() { dispatch([&](auto N) { k<N><<<1, 1>>>(0); }); }\n",
+           "#define N 16\n" + number + "void f() { k<N><<<1, 1>>>(0); }\n#undef N\n#define N 32\n",
+           number + "#if CUDA_VERSION > 12000\nvoid f() { k<4><<<1, 1>>>(0); }\n#endif\n",
+           global + "template <typename T> __global__ void k(T* o) {}\n"
+                    "namespace b { struct A { int a; }; void f() { k<A><<<1, 1>>>(0); } }\n",
+       }) {
+    const ImportParameter parameter = drafted(text).parameters.at(0);
+    EXPECT_TRUE(parameter.guessed) << text;
+    EXPECT_EQ(parameter.evidence, "") << text;
+    EXPECT_NE(parameter.value, "") << text;
+  }
+}
+
+TEST(ImportDeclaration, OnlyUsesOfTheKernelThatACompilerSeesAreEvidence) {
+  const std::string number = "template <int T> __global__ void k(int* o) {}\n";
+  for (const std::string& text : {
+           "namespace d { template <int T> __device__ int k(int); }\n" + number +
+               "__device__ int g() { return d::k<3>(1); }\nvoid f() { k<9><<<1, 1>>>(0); }\n",
+           number + "#ifdef OTHER\nvoid f() { k<3><<<1, 1>>>(0); }\n#else\nvoid f() { k<9><<<1, 1>>>(0); "
+                    "}\n#endif\n",
+           number + "#if defined(OTHER) && 0\ntemplate __global__ void k<3>(int*);\n#endif\n"
+                    "void f() { k<9><<<1, 1>>>(0); }\n",
+       }) {
+    const ImportParameter parameter = drafted(text).parameters.at(0);
+    EXPECT_EQ(parameter.value, "9") << text;
+    EXPECT_FALSE(parameter.guessed) << text;
+  }
+}
+
+TEST(ImportDeclaration, KernelsAreFoundAfterBracketsThatCannotBePaired) {
+  EXPECT_EQ(drafted("__global__ void k(int* o) {\n#ifdef A\nfor (;;) {\n#else\nint i;\n#endif\no[0] = 1;\n"
+                    "#ifdef A\n}\n#endif\n}\n")
+                .arguments.size(),
+            1u);
+}
+
 TEST(ImportDeclaration, ConstantsOfTheSourceAreNumbersToo) {
   const std::string text =
       "#define WIDTH 32\nnamespace a { enum Optimizer { ADAM, LAMB }; constexpr int kLanes = 8;\n"
@@ -303,6 +348,8 @@ TEST(ImportDeclaration, LeavesDefaultsItCannotSayToTheSource) {
   EXPECT_EQ(draft.instantiate, "k<{T}>");
   EXPECT_EQ(draft.left_out.size(), 3u);
   EXPECT_EQ(drafted("template <int N = kDefault> __global__ void k() {}").instantiate, "k<>");
+  EXPECT_EQ(drafted("template <long N = 1u - 2> __global__ void k() {}").instantiate, "k<>")
+      << "it wraps around in C++";
   EXPECT_EQ(drafted("template <int N = kDefault> __global__ void k() {}", {{"N", "8"}}).instantiate,
             "k<{N}>");
 }

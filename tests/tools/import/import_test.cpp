@@ -128,6 +128,24 @@ TEST_F(Import, ALauncherBesideTheKernelIsCutAway) {
   EXPECT_EQ(text("m.cuh"), kHostHalf) << "the file stays as it is";
 }
 
+TEST_F(Import, DeviceCodeThatDoesNotCompileIsCutOnlyWhenNothingElseHelps) {
+  const std::string wide = "__device__ int f(Missing m) { return m.a; }\n";
+  write("checks.h", "#define CHECK(x) if (!x) throw 1\n");
+  write("m.cuh", wide + kHostHalf);
+  const Finished r = kiln({"import", "m.cuh", "k"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_TRUE(says("k.toml", "host_code = \"cut-unused\"\n"));
+  EXPECT_NE(r.err.find("kiln: warning: host_code = \"cut-unused\""), std::string::npos) << r.err;
+}
+
+TEST_F(Import, WordsOfCpp20BringTheStandard) {
+  write(
+      "m.cuh",
+      "template <typename T> concept Any = true;\ntemplate <Any T> __global__ void k(T* o) { o[0] = 3; }\n");
+  EXPECT_EQ(kiln({"import", "m.cuh", "k", "T=int"}).status, 0);
+  EXPECT_TRUE(says("k.toml", "std = \"c++20\"\n"));
+}
+
 TEST_F(Import, AHeaderThatIsNotThereCountsAsEmpty) {
   const auto found = measures(kHostHalf);
   EXPECT_TRUE(says("k.toml", "empty = [\"checks.h\"]\n"));
