@@ -186,7 +186,7 @@ TEST_F(HostCodeIsCut, WhyAndDiffSayHowTheTreatmentDiffers) {
   ASSERT_EQ(differs.size(), 1u) << differs.dump();
   EXPECT_EQ(differs[0].at("field"), "host-code");
   EXPECT_EQ(differs[0].at("says"),
-            "the rule for host code is cut (version 3) in the cached entry and cut (version 2, keep upload "
+            "the rule for host code is cut (version 3) in the cached entry and cut (version 3, keep upload "
             "a, cut b) here");
 
   std::filesystem::create_directories(path("plain"));
@@ -213,7 +213,7 @@ TEST_F(HostCodeIsCut, KeysOfTheManifestAreRefusedWithoutIt) {
   refused("cut = [\"a\"]\n", "has an effect only with host_code = \\\"cut\\\"");
   refused("empty = [\"a.h\"]\n", "has an effect only with host_code = \\\"cut\\\"");
   refused("host_code = \"keep\"\nkeep = [\"a\"]\n", "has an effect only with host_code = \\\"cut\\\"");
-  refused("host_code = \"drop\"\n", "'drop' is unknown; allowed: keep cut");
+  refused("host_code = \"drop\"\n", "'drop' is unknown; allowed: keep cut cut-unused");
   refused("host_code = \"cut\"\nkeep = [\"lib::a\"]\n",
           "'lib::a' must be the name of a declaration, without namespaces");
   refused("host_code = \"cut\"\nempty = [\"a.h\"]\nreplace = { \"a.h\" = \"b.h\" }\n",
