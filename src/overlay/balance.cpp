@@ -50,6 +50,9 @@ class Pairing {
       scope = scope_brace(tokens_, i, scope);
       if (i == scope) continue;
       if (opens(t)) move({0, 1});
+      // An else stands in a body, so no declaration ends at this depth.
+      if (t.is("}") && tokens_[i + 1].is("else") && !branches_.empty() && depth_ > 1)
+        branches_.back().floor = std::min(branches_.back().floor, depth_ - 1);
       if (closes(t) && depth_ > 0)
         move({-1, -1});
       else if (closes(t) && !t.is("}"))  // a '}' closes a namespace
@@ -63,6 +66,7 @@ class Pairing {
   struct Branch {
     std::size_t at = 0;  ///< its #if
     int start = 0, low = 0;
+    int floor = 0;           ///< the lowest depth that is inside of the declaration
     std::optional<int> end;  ///< of the branches before
     bool last = false;       ///< it is the #else
   };
@@ -87,17 +91,17 @@ class Pairing {
   std::optional<std::size_t> directive(std::size_t i) {
     const std::string_view name = directive_text(tokens_[i].text).name;
     if (name == "if" || name == "ifdef" || name == "ifndef") {
-      branches_.push_back({i, depth_, depth_, std::nullopt, false});
+      branches_.push_back({i, depth_, depth_, depth_, std::nullopt, false});
     } else if ((name.starts_with("el") || name == "endif") && !branches_.empty()) {
       Branch& branch = branches_.back();
-      if (branch.low < branch.start || branch.end.value_or(depth_) != depth_) return branch.at;
+      if (branch.low < branch.floor || branch.end.value_or(depth_) != depth_) return branch.at;
       if (name == "endif" && !branch.last && depth_ != branch.start) return branch.at;
       branch.end = depth_;
       branch.last = name == "else";
       if (name == "endif") {
         branches_.pop_back();
       } else {
-        depth_ = branch.low = branch.start;
+        depth_ = branch.low = branch.floor = branch.start;
       }
     }
     return std::nullopt;

@@ -102,6 +102,7 @@ TEST(SafeCut, BracketsThatEveryBranchPairsAreRead) {
            "#ifdef A\nextern \"C\" {\n#endif\n#ifdef A\n}\n#endif\n",
            "__device__ void f(int m) {\n#if A\nif (m) {\n#elif B\nif (m > 1) {\n#else\n{\n#endif\n}\n}\n",
            "__device__ void f(int m) {\n#if A\nif (m) {\n} else\n#endif\n{\n}\n}\n",
+           "__device__ void f(int m) {\nif (m) {\n#if A\n} else if (m > 1) {\n#endif\n} else {\n}\n}\n",
            "#define OPEN namespace x {\n#define CLOSE }\nOPEN\n__device__ int f(int x);\nCLOSE\n",
            "#define ELSE } else {\n__device__ void f(int m) { if (m) { ELSE } }\n",
        })
