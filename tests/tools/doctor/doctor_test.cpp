@@ -110,6 +110,9 @@ class CopiedCompiler : public KilnCompiler {
       const std::string text = finding(json, name)["text"], from = text.substr(0, text.find(" ("));
       const std::string to = path("cuda/lib64" + from.substr(from.rfind('/')));
       std::filesystem::copy_file(from, to);
+      // kiln finds NVRTC by its major version, and a toolkit's file may have a longer name.
+      const std::string found_by = to.substr(0, to.find('.', to.find(".so.") + 4));
+      if (std::string(name) == "nvrtc" && found_by != to) std::filesystem::create_symlink(to, found_by);
       (std::string(name) == "nvrtc" ? nvrtc_ : builtins_) = to;
     }
   }
