@@ -24,6 +24,12 @@ constexpr std::size_t size_of(Dtype type) noexcept {
   return sizes[static_cast<int>(type)];
 }
 
+/// DLPack's code of the type: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat16, 10 e4m3fn, 12 e5m2.
+constexpr std::uint8_t dlpack_code(Dtype type) noexcept {
+  constexpr std::uint8_t codes[] = {2, 2, 4, 10, 12, 2, 0, 1, 0, 1, 0, 1};
+  return codes[static_cast<int>(type)];
+}
+
 /// The dtype of a name such as "bf16". Returns nothing for an unknown name.
 constexpr std::optional<Dtype> dtype_from(std::string_view name) noexcept {
   for (int i = 0; i < kDtypeCount; ++i)

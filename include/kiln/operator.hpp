@@ -29,12 +29,10 @@ class TensorView {
   /// With strides in elements, one for each dimension.
   TensorView(void* data, Dtype dtype, std::initializer_list<std::int64_t> shape,
              std::initializer_list<std::int64_t> strides, int device = 0) {
-    // DLPack's codes: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat16, 10 e4m3fn, 12 e5m2.
-    constexpr std::uint8_t codes[] = {2, 2, 4, 10, 12, 2, 0, 1, 0, 1, 0, 1};
     view_.data = data;
     view_.device_type = kCuda, view_.device_id = device;
     view_.ndim = static_cast<std::int32_t>(shape.size());
-    view_.dtype_code = codes[static_cast<int>(dtype)];
+    view_.dtype_code = dlpack_code(dtype);
     view_.dtype_bits = static_cast<std::uint8_t>(size_of(dtype) * 8);
     view_.dtype_lanes = 1;
     std::size_t i = 0;

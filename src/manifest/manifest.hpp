@@ -56,6 +56,11 @@ struct ArgumentType {
   std::string to_string(const std::vector<ParameterSpec>& parameters) const;  ///< as written: "ptr<T>"
 };
 
+constexpr bool is_integer(ArgumentType::Kind kind) noexcept {
+  using Kind = ArgumentType::Kind;
+  return kind == Kind::i32 || kind == Kind::i64 || kind == Kind::u32 || kind == Kind::u64;
+}
+
 struct ArgumentSpec {
   struct Fill {
     enum class Kind { normal, uniform, integer, constant, permutation, offsets, kernel, lengths };

@@ -1,8 +1,8 @@
 // Cuts host code away, so that a compiler for device code can read a file that nvcc compiles: launchers, context
 // classes, main, explicit instantiations, other kernels.
 //
-// The texts stay as they are on disk; the compiler gets the result. Only what is certainly host code, or what no
-// kept text mentions and cannot change other text, is cut:
+// The texts stay as they are on disk; the compiler gets the result. Only certain host code is cut, and declarations
+// that no kept text mentions and that cannot change other text:
 //
 //   - functions without __device__, __global__ or constexpr, also through macros. nvcc would refuse a call of one
 //     in a kernel. One that kept text mentions keeps its head, because sizeof and decltype may choose it.
@@ -13,7 +13,7 @@
 // names, data members, and what the reader does not understand. Where brackets cannot be paired, all of the rest of
 // the text stays. Directives are never cut, apart from pragmas of a statement, and every kept line keeps its number.
 // With `unused`, device code is kept only when kept text mentions it. This may change a kernel without an error.
-// docs/internals/compile.md has the rules for each kind of declaration.
+// docs/internals/compile.md has the rules for each kind of declaration, and the sources that are known to break them.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // [bind]: what follows by name, and mistakes with their messages.
 #include <gtest/gtest.h>
 
-#include "kiln/error.hpp"
 #include "manifest/manifest.hpp"
+#include "support/expect_error.hpp"
 
 namespace kiln::source {
 namespace {
@@ -90,14 +90,7 @@ void PrintTo(const Mistake& m, std::ostream* out) { *out << m.name; }
 class Mistakes : public ::testing::TestWithParam<Mistake> {};
 
 TEST_P(Mistakes, AreNamed) {
-  try {
-    parsed(GetParam().bind);
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::manifest);
-    EXPECT_NE(std::string(error.what()).find(GetParam().message), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("scale.toml:"), std::string::npos) << error.what();
-  }
+  expect_error(Errc::manifest, {GetParam().message, "scale.toml:"}, [] { parsed(GetParam().bind); });
 }
 
 constexpr const char* kOut = "\nout = \"out: T[..., H]\"\n";
@@ -144,16 +137,10 @@ INSTANTIATE_TEST_SUITE_P(Bind, Mistakes, ::testing::ValuesIn(kMistakes),
 TEST(Bind, AManifestSaysWhatItNeeds) {
   const std::string rest = manifest_with(std::string("call = \"x: T[..., H], w: f32[H]\"") + kOut);
   EXPECT_EQ(parse_manifest("needs = [\"bind\"]\n" + rest, "scale.toml").binds.size(), 1u);
-  try {
-    parse_manifest("needs = [\"telepathy\"]\n" + rest, "scale.toml");
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what())
-                  .find("the template needs 'telepathy', which this version of kiln does not "
-                        "know; it knows: bind features"),
-              std::string::npos)
-        << error.what();
-  }
+  expect_error(
+      Errc::manifest,
+      {"the template needs 'telepathy', which this version of kiln does not know; it knows: bind features"},
+      [&] { parse_manifest("needs = [\"telepathy\"]\n" + rest, "scale.toml"); });
 }
 
 TEST(Bind, TwoOperatorsOfOneNameAreRefused) {

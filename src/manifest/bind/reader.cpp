@@ -14,10 +14,11 @@ namespace kiln::source {
 namespace {
 using OperandKind = BindOperand::Kind;
 using MeasureKind = BindMeasure::Kind;
-constexpr std::size_t kMaxOperands = 64, kMaxExtents = 8;
 
-std::optional<double> number_of(const std::string& text) {
-  double out = 0;
+/// The whole text as a number, or nothing.
+template <class Number>
+std::optional<Number> number_from(std::string_view text) {
+  Number out{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc{} && end == text.data() + text.size() ? std::optional(out) : std::nullopt;
 }
@@ -98,8 +99,8 @@ class BindReader : TensorMeasures {
           std::string(function) + (takes_index ? " takes a tensor and a dimension" : " takes a tensor alone");
       return -1;
     }
-    if (index && (*index < -8 || *index > 7)) {
-      problem = "dimensions are -8 to 7";
+    if (index && (*index < -kMaxRank || *index >= kMaxRank)) {
+      problem = "dimensions are " + std::to_string(-kMaxRank) + " to " + std::to_string(kMaxRank - 1);
       return -1;
     }
     std::string name = std::string(function) + '(' + std::string(tensor);
@@ -146,7 +147,7 @@ class BindReader : TensorMeasures {
     if (part.type == "float") return declare_numbers(part, out);
     declare_tensor("call", part, out, index);
     if (part.shapes.size() > 1) return;
-    const auto extents = extents_of(part.shapes[0]);
+    const auto extents = split_list(part.shapes[0]);
     const bool leading = !extents.empty() && extents[0] == "...";
     for (std::size_t i = leading ? 1 : 0; i < extents.size(); ++i) {
       if (!base::is_identifier(extents[i]) || call_.slot(extents[i]) || is_named(extents[i])) continue;
@@ -178,13 +179,10 @@ class BindReader : TensorMeasures {
   }
 
   void declare_numbers(const SignaturePart& part, BindOperand& out) {
-    std::size_t count = 0;
-    const std::string& text = part.shapes[0];
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (part.shapes.size() > 1 || error != std::errc{} || end != text.data() + text.size() || count < 1 ||
-        count > 16)
+    const auto count = number_from<std::size_t>(part.shapes[0]);
+    if (part.shapes.size() > 1 || !count || *count < 1 || *count > 16)
       reader_.fail("call", base::quote(part.name) + " must be float[N] with 1 to 16 numbers");
-    out.kind = OperandKind::numbers, out.count = count, out.parameter = -1;
+    out.kind = OperandKind::numbers, out.count = *count, out.parameter = -1;
   }
 
   void declare_tensor(std::string_view key, const SignaturePart& part, BindOperand& out, int index) {
@@ -219,8 +217,6 @@ class BindReader : TensorMeasures {
       reader_.fail(key, base::quote(part.name) + " needs a dtype, because kiln allocates it");
   }
 
-  static std::vector<std::string> extents_of(const std::string& shape) { return split_list(shape); }
-
   void compile_operands(const std::vector<SignaturePart>& from, std::string_view key, std::size_t first) {
     for (std::size_t i = 0; i < from.size(); ++i) {
       BindOperand& out = out_.operands[first + i];
@@ -240,8 +236,9 @@ class BindReader : TensorMeasures {
     if (part.type.starts_with('(')) out.dtype.computed = compile(key, part.type, launch_);
     for (const std::string& text : part.shapes) {
       BindShape& shape = out.shapes.emplace_back();
-      auto extents = extents_of(text);
-      if (extents.size() > kMaxExtents) reader_.fail(key, base::quote(text) + " has more than 8 dimensions");
+      auto extents = split_list(text);
+      if (extents.size() > kMaxRank)
+        reader_.fail(key, base::quote(text) + " has more than " + std::to_string(kMaxRank) + " dimensions");
       if (!extents.empty() && extents[0] == "...") {
         shape.leading = true;
         extents.erase(extents.begin());
@@ -266,7 +263,7 @@ class BindReader : TensorMeasures {
 
   void compile_fallback(const SignaturePart& part, BindOperand& out) {
     if (out.kind == OperandKind::number) {
-      out.number_fallback = number_of(part.fallback);
+      out.number_fallback = number_from<double>(part.fallback);
       if (!out.number_fallback)
         reader_.fail("call", base::quote(part.fallback) + ", the default of " + base::quote(part.name) +
                                  ", is no number");
@@ -349,10 +346,10 @@ class BindReader : TensorMeasures {
         if (a < 0) given.fail(name, base::quote(name) + " is no argument of the kernel");
         const auto i = static_cast<std::size_t>(a);
         bound[i] = true;
-        if (!is_integer(i) && value.kind != TomlValue::Kind::string)
+        if (!takes_integer(i) && value.kind != TomlValue::Kind::string)
           given.fail_wanted(name, value, "the name of an input or output");
-        if (is_integer(i))
-          out_.arguments[i] = {BindArgument::Kind::integer, -1, 0, given.expression(name, launch_)};
+        if (takes_integer(i))
+          out_.arguments[i] = integer_argument(given.expression(name, launch_));
         else
           bind_operand(i, value.string, [&](const std::string& why) { given.fail(name, why); });
       }
@@ -361,17 +358,16 @@ class BindReader : TensorMeasures {
       const std::string& name = manifest_.arguments[i].name;
       if (bound[i] || operand_index(name) < 0) continue;
       bound[i] = true;
-      if (is_integer(i))
-        out_.arguments[i] = {BindArgument::Kind::integer, -1, 0, compile("call", name, launch_)};
+      if (takes_integer(i))
+        out_.arguments[i] = integer_argument(compile("call", name, launch_));
       else
         bind_operand(i, name, [&](const std::string& why) { reader_.fail("call", why); });
     }
     for (std::size_t i = 0; i < bound.size(); ++i) {
-      const int* slot = is_integer(i) && !bound[i] ? call_.slot(manifest_.arguments[i].name) : nullptr;
+      const int* slot = takes_integer(i) && !bound[i] ? call_.slot(manifest_.arguments[i].name) : nullptr;
       if (!slot) continue;
       bound[i] = true;
-      out_.arguments[i] = {BindArgument::Kind::integer, -1, 0,
-                           compile("call", manifest_.arguments[i].name, call_)};
+      out_.arguments[i] = integer_argument(compile("call", manifest_.arguments[i].name, call_));
     }
     for (const bool inputs : {true, false})  // a number that an input has is known earlier
       for (std::size_t i = 0; i < bound.size(); ++i)
@@ -386,10 +382,12 @@ class BindReader : TensorMeasures {
     }
   }
 
-  bool is_integer(std::size_t argument) const {
-    using Type = ArgumentType::Kind;
-    const Type kind = manifest_.arguments[argument].type.kind;
-    return kind == Type::i32 || kind == Type::i64 || kind == Type::u32 || kind == Type::u64;
+  bool takes_integer(std::size_t argument) const {
+    return is_integer(manifest_.arguments[argument].type.kind);
+  }
+
+  static BindArgument integer_argument(Expression value) {
+    return {BindArgument::Kind::integer, -1, 0, std::move(value)};
   }
 
   template <class Fail>
@@ -416,9 +414,8 @@ class BindReader : TensorMeasures {
     out.kind = BindArgument::Kind::number;
     if (a.type.is_float() && o.kind == OperandKind::number && dot == std::string::npos) return;
     if (a.type.is_float() && o.kind == OperandKind::numbers && dot != std::string::npos) {
-      const std::string digits = text.substr(dot + 1);
-      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out.index);
-      if (error == std::errc{} && end == digits.data() + digits.size() && out.index < o.count) return;
+      const auto index = number_from<std::size_t>(std::string_view(text).substr(dot + 1));
+      if (index && *index < o.count) return void(out.index = *index);
     }
     fail(base::quote(text) + " does not suit argument " + base::quote(a.name) + ", which is " +
          a.type.to_string(manifest_.parameters));
@@ -441,8 +438,7 @@ class BindReader : TensorMeasures {
       const int slot = measure(wanted, entry.text());
       Symbols only;
       only.slots.emplace(entry.text(), slot);
-      out_.arguments[static_cast<std::size_t>(of)] = {BindArgument::Kind::integer, -1, 0,
-                                                      compile("call", entry.text(), only)};
+      out_.arguments[static_cast<std::size_t>(of)] = integer_argument(compile("call", entry.text(), only));
       return true;
     };
     const auto last = static_cast<int>(dims) - 1;

@@ -16,6 +16,13 @@ std::string without_blanks(std::string_view text) {
   return std::string(text);
 }
 
+/// The first `character` from `at` on that is in no parentheses, or the end.
+std::size_t find_outside(std::string_view text, char character, std::size_t at) noexcept {
+  for (int depth = 0; at < text.size() && (depth > 0 || text[at] != character); ++at)
+    depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
+  return at;
+}
+
 class SignatureReader {
  public:
   explicit SignatureReader(std::string_view text) : text_(text) {}
@@ -91,8 +98,7 @@ class SignatureReader {
   std::string until_comma() {
     skip_blanks();
     const std::size_t start = at_;
-    for (int depth = 0; at_ < text_.size() && (depth > 0 || text_[at_] != ','); ++at_)
-      depth += text_[at_] == '(' ? 1 : text_[at_] == ')' ? -1 : 0;
+    at_ = find_outside(text_, ',', at_);
     std::string out = without_blanks(text_.substr(start, at_ - start));
     if (out.empty()) fail("a default");
     return out;
@@ -113,16 +119,11 @@ std::vector<SignaturePart> parse_signature(std::string_view text) { return Signa
 
 std::vector<std::string> split_list(std::string_view text) {
   std::vector<std::string> out;
-  std::size_t start = 0;
-  int depth = 0;
-  for (std::size_t i = 0; i <= text.size(); ++i) {
-    if (i == text.size() || (text[i] == ',' && depth == 0)) {
-      if (i > start || i < text.size() || !out.empty())
-        out.push_back(without_blanks(text.substr(start, i - start)));
-      start = i + 1;
-    } else {
-      depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
-    }
+  if (text.empty()) return out;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = find_outside(text, ',', start);
+    out.push_back(without_blanks(text.substr(start, end - start)));
+    start = end + 1;
   }
   return out;
 }

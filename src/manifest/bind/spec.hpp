@@ -2,6 +2,7 @@
 // grammar.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,10 @@
 #include "kiln/dtype.hpp"
 
 namespace kiln::source {
+
+/// Limits of a call: inputs and outputs together, and dimensions of a tensor.
+inline constexpr std::size_t kMaxOperands = 64;
+inline constexpr int kMaxRank = 8;
 
 /// The element type that a signature gives a tensor. None of these: any dtype.
 struct BindDtype {

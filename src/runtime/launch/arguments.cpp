@@ -19,9 +19,6 @@ using source::ArgumentSpec;
 using Kind = source::ArgumentType::Kind;
 
 bool is_width(std::uint32_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8; }
-bool is_integer(Kind kind) {
-  return kind == Kind::i32 || kind == Kind::i64 || kind == Kind::u32 || kind == Kind::u64;
-}
 
 const char* kind_name(std::uint32_t kind) {
   constexpr const char* names[] = {"a pointer", "a signed integer", "an unsigned integer",

@@ -10,7 +10,8 @@
 
 namespace kiln::runtime {
 
-inline constexpr std::size_t kMaxOperands = 64, kMaxMeasures = 256;
+using source::kMaxOperands;
+inline constexpr std::size_t kMaxMeasures = 256;
 /// The value of a scalar that is not given, and of the dtype of a tensor that is not given.
 inline constexpr std::int64_t kNoValue = PackedParameters::kUnset;
 
@@ -27,7 +28,6 @@ struct CallFrame {
   std::array<const void*, source::kMaxArguments> data;
 
   bool is_given(std::size_t operand) const noexcept { return given >> operand & 1; }
-  std::int64_t at(int slot) const noexcept { return slots[static_cast<std::size_t>(slot)]; }
 };
 
 }  // namespace kiln::runtime

@@ -48,22 +48,19 @@ OperandReader::OperandReader(const Target& target, const source::Manifest& manif
   input_measures_ = order_.size();
   add(false);
 
-  const auto slot_of = [&](const auto& is_it) {
-    for (std::size_t f = 0; f < spec.measures.size(); ++f)
-      if (is_it(f)) return spec.first_slot + static_cast<int>(f);
-    return -1;
+  const auto slot_of = [&](const auto& all, const auto& wanted) {
+    const auto found = std::find(all.begin(), all.end(), wanted);
+    return found == all.end() ? -1 : spec.first_slot + static_cast<int>(found - all.begin());
   };
   for (std::size_t i = 0; i < spec.operands.size(); ++i) {
     const BindOperand& o = spec.operands[i];
     const int parameter = o.dtype.parameter;
     if (o.kind != OperandKind::tensor) {
-      const BindMeasure wanted{BindMeasure::Kind::scalar, static_cast<int>(i), 0};
-      slots_[i] = slot_of([&](std::size_t f) { return spec.measures[f] == wanted; });
+      slots_[i] = slot_of(spec.measures, BindMeasure{BindMeasure::Kind::scalar, static_cast<int>(i), 0});
     } else if (i >= spec.inputs || parameter < 0) {
       slots_[i] = parameter;
     } else {
-      const std::string& name = manifest.parameters[static_cast<std::size_t>(parameter)].name;
-      slots_[i] = slot_of([&](std::size_t f) { return spec.measure_names[f] == name; });
+      slots_[i] = slot_of(spec.measure_names, manifest.parameters[static_cast<std::size_t>(parameter)].name);
     }
   }
 }
@@ -200,27 +197,27 @@ void OperandReader::take_measures(std::size_t from, std::size_t to, CallFrame& f
 }
 
 std::int64_t OperandReader::measure_of(const BindMeasure& measure, const CallFrame& frame) const {
-  using Fact = BindMeasure::Kind;
+  using Kind = BindMeasure::Kind;
   const kiln_tensor* const t = frame.tensors[static_cast<std::size_t>(measure.operand)];
-  if (measure.kind == Fact::present) return frame.is_given(static_cast<std::size_t>(measure.operand));
-  if (!t) return measure.kind == Fact::dtype ? kNoValue : 0;
+  if (measure.kind == Kind::present) return frame.is_given(static_cast<std::size_t>(measure.operand));
+  if (!t) return measure.kind == Kind::dtype ? kNoValue : 0;
   const int at = measure.index < 0 ? t->ndim + measure.index : measure.index;
   const bool there = at >= 0 && at < t->ndim;
   const int lead = std::max(0, t->ndim - measure.index);
   switch (measure.kind) {
-    case Fact::dtype:
+    case Kind::dtype:
       return dtype_of(*t);
-    case Fact::rank:
+    case Kind::rank:
       return t->ndim;
-    case Fact::elements:
+    case Kind::elements:
       return elements_of(*t);
-    case Fact::extent:
+    case Kind::extent:
       return there ? t->shape[at] : 0;
-    case Fact::stride:
+    case Kind::stride:
       return there ? stride_of(*t, at) : 0;
-    case Fact::leading_extent:
+    case Kind::leading_extent:
       return join_leading(*t, lead).extent;
-    case Fact::leading_stride:
+    case Kind::leading_stride:
       return join_leading(*t, lead).stride;
     default:
       return 0;
@@ -292,7 +289,6 @@ void OperandReader::check_requirements(const CallFrame& frame) const {
       }));
 }
 
-/// REQUIRES: the signature says a dtype.
 Dtype OperandReader::wanted_dtype(std::size_t i, const CallFrame& frame) const {
   const source::BindDtype& dtype = operand(i).dtype;
   if (dtype.fixed) return *dtype.fixed;

@@ -59,8 +59,12 @@ void Operator::call(const kiln_call& call) const {
 void Operator::call_anew(const kiln_call& call) const {
   CallFrame frame;
   reader_.read(call, frame);
-  const PackedParameters packed = packed_parameters(frame);
-  const LoadedKernel* const kernel = find(packed, call, frame);
+  std::int64_t values[source::kMaxParameters];
+  take_parameters(frame, values);
+  PackedParameters packed;
+  packed.set(values, static_cast<std::uint32_t>(packed_parameters_.size()));
+  const LoadedKernel* kernel = template_.find_packed(packed);
+  if (!kernel) kernel = make_ready(values, call);
   if (!kernel) return;  // without a device
   const std::vector<std::int64_t>& fixed = kernel->fixed_slots();
   for (const int slot : fixed_)
@@ -115,11 +119,7 @@ bool Operator::launch_again(const Remembered& known, const kiln_call& call) cons
 
 void Operator::make_again(std::size_t output, const kiln_tensor& wanted, const kiln_call& call,
                           kiln_tensor& out) const {
-  if (!call.allocate)
-    reader_.fail("output " + operand(output).name + " is not given, and the call has no allocator");
-  out = wanted;
-  if (call.allocate(output, &wanted, &out, call.user) != 0)
-    reader_.fail(operand(output).name + ": the caller's allocator failed");
+  allocate(output, wanted, call, out);
   const bool same =
       out.ndim == wanted.ndim && std::equal(out.shape, out.shape + out.ndim, wanted.shape) &&
       (out.strides ? std::equal(out.strides, out.strides + out.ndim, wanted.strides) : is_contiguous(wanted));
@@ -176,15 +176,7 @@ void Operator::remember(const kiln_call& call, const LoadedKernel& kernel, const
 
 // ---- the kernel
 
-PackedParameters Operator::packed_parameters(const CallFrame& frame) const {
-  std::int64_t values[source::kMaxParameters];
-  values_of_parameters(frame, values);
-  PackedParameters packed;
-  packed.set(values, static_cast<std::uint32_t>(packed_parameters_.size()));
-  return packed;
-}
-
-void Operator::values_of_parameters(const CallFrame& frame, std::int64_t* values) const {
+void Operator::take_parameters(const CallFrame& frame, std::int64_t* values) const {
   const std::size_t count = packed_parameters_.size();
   for (std::size_t p = 0; p < count; ++p) {
     const int entry = packed_parameters_[p];
@@ -199,17 +191,12 @@ void Operator::values_of_parameters(const CallFrame& frame, std::int64_t* values
   }
 }
 
-const LoadedKernel* Operator::find(const PackedParameters& packed, const kiln_call& call,
-                                   const CallFrame& frame) const {
-  if (const LoadedKernel* ready = template_.find_packed(packed)) [[likely]]
-    return ready;
-  std::int64_t values[source::kMaxParameters];
-  values_of_parameters(frame, values);
+const LoadedKernel* Operator::make_ready(const std::int64_t* values, const kiln_call& call) const {
   GetRequest request;
   request.stream = reinterpret_cast<toolchain::CUstream>(call.stream);
-  const std::vector<Value> named = values_of(values);
-  if (template_.target().context) return &template_.get(named, request);
-  template_.compile(named, request);
+  const std::vector<Value> given = values_of(values);
+  if (template_.target().context) return &template_.get(given, request);
+  template_.compile(given, request);
   return nullptr;
 }
 
@@ -252,18 +239,18 @@ void Operator::make_outputs(const kiln_call& call, CallFrame& frame) const {
   }
 }
 
+/// Lets the caller make the tensor of an operand.
 void Operator::allocate(std::size_t i, const kiln_tensor& wanted, const kiln_call& call,
-                        CallFrame& frame) const {
-  kiln_tensor& out = frame.made[i];
+                        kiln_tensor& out) const {
+  if (!call.allocate)
+    reader_.fail("output " + operand(i).name + " is not given, and the call has no allocator");
   out = wanted;
   if (call.allocate(i, &wanted, &out, call.user) != 0)
     reader_.fail(operand(i).name + ": the caller's allocator failed");
-  frame.tensors[i] = &out;
 }
 
 void Operator::make_output(std::size_t i, const kiln_call& call, CallFrame& frame) const {
   const BindOperand& o = operand(i);
-  if (!call.allocate) reader_.fail("output " + o.name + " is not given, and the call has no allocator");
   const source::BindShape& shape = o.shapes[0];
   std::int64_t* const extents = &frame.extents[i * kMaxRank];
   std::int64_t* const strides = &frame.strides[i * kMaxRank];
@@ -275,17 +262,16 @@ void Operator::make_output(std::size_t i, const kiln_call& call, CallFrame& fram
     for (; rank < t.ndim - named; ++rank) extents[rank] = t.shape[rank];
   }
   if (rank + static_cast<int>(shape.extents.size()) > kMaxRank)
-    reader_.fail(o.name + " has more than 8 dimensions");
+    reader_.fail(o.name + " has more than " + std::to_string(kMaxRank) + " dimensions");
   for (const source::Expression& extent : shape.extents) {
     extents[rank] = extent.evaluate(frame.slots);
     if (extents[rank] < 0)
       reader_.fail("output " + o.name + " has an extent of " + std::to_string(extents[rank]));
     ++rank;
   }
-  std::int64_t next = 1;
-  for (int d = rank - 1; d >= 0; --d) strides[d] = next, next *= extents[d];
+  write_contiguous_strides(extents, rank, strides);
   for (std::size_t d = 0; d < o.strides.size(); ++d) strides[d] = o.strides[d].evaluate(frame.slots);
-  const DlpackType type = dlpack_type(reader_.wanted_dtype(i, frame));
+  const Dtype dtype = reader_.wanted_dtype(i, frame);
   kiln_tensor wanted{};
   wanted.device_type = 2, wanted.device_id = template_.target().device.ordinal;
   for (std::size_t j = 0; j < spec_.inputs; ++j) {
@@ -294,14 +280,16 @@ void Operator::make_output(std::size_t i, const kiln_call& call, CallFrame& fram
     break;
   }
   wanted.ndim = rank, wanted.shape = extents, wanted.strides = strides;
-  wanted.dtype_code = type.code, wanted.dtype_bits = type.bits, wanted.dtype_lanes = 1;
-  allocate(i, wanted, call, frame);
+  wanted.dtype_code = dlpack_code(dtype), wanted.dtype_lanes = 1;
+  wanted.dtype_bits = static_cast<std::uint8_t>(size_of(dtype) * 8);
+  allocate(i, wanted, call, frame.made[i]);
+  frame.tensors[i] = &frame.made[i];
 }
 
 // ---- arguments
 
-/// Returns true when the tensors stay as they were given. Takes a contiguous copy where the kernel does not read the layout of an input. Then the arguments follow from
-/// the copy.
+/// Takes a contiguous copy of an input whose layout the kernel does not read, and the arguments from the copy.
+/// Returns true when the tensors stay as they were given.
 bool Operator::check_layouts(const kiln_call& call, CallFrame& frame) const {
   bool copied = false;
   for (const source::BindLayout& layout : spec_.layouts) {
@@ -312,15 +300,12 @@ bool Operator::check_layouts(const kiln_call& call, CallFrame& frame) const {
     if (operand(i).written || !call.allocate)
       reader_.fail(operand(i).name + " is " + described(*t) + ", a layout that the kernel does not " +
                    (operand(i).written ? "write" : "read") + ": make it contiguous");
-    kiln_tensor wanted = *t;
+    kiln_tensor wanted = *t;  // the caller copies from this tensor, and only its strides are new
     std::int64_t* const strides = &frame.strides[i * kMaxRank];
-    std::int64_t* const extents = &frame.extents[i * kMaxRank];
-    std::int64_t next = 1;
-    for (int d = t->ndim - 1; d >= 0; --d) strides[d] = next, extents[d] = t->shape[d], next *= t->shape[d];
-    wanted.shape = extents;
-    // The caller copies from the tensor that it gave: only the wanted strides are new.
+    write_contiguous_strides(t->shape, t->ndim, strides);
     wanted.strides = strides;
-    allocate(i, wanted, call, frame);
+    allocate(i, wanted, call, frame.made[i]);
+    frame.tensors[i] = &frame.made[i];
     if (!is_contiguous(*frame.tensors[i]))
       reader_.fail(operand(i).name + ": the caller's copy is not contiguous");
     copied = true;

@@ -26,9 +26,6 @@ class Operator {
   /// Throws Error and CompileError (kiln_operator_call).
   void call(const kiln_call& call) const;
 
-  const source::BindSpec& spec() const noexcept { return spec_; }
-  KernelTemplate& kernels() const noexcept { return template_; }
-
  private:
   /// A call that was checked and launched. A call of the same shape needs neither checks nor arithmetic.
   struct Remembered {
@@ -51,15 +48,14 @@ class Operator {
               std::size_t count) const;
   void make_again(std::size_t output, const kiln_tensor& wanted, const kiln_call& call,
                   kiln_tensor& out) const;
-  void values_of_parameters(const CallFrame& frame, std::int64_t* values) const;
-  PackedParameters packed_parameters(const CallFrame& frame) const;
-  const LoadedKernel* find(const PackedParameters& packed, const kiln_call& call,
-                           const CallFrame& frame) const;
+  void take_parameters(const CallFrame& frame, std::int64_t* values) const;
+  /// Null for a template without a device, whose image is obtained.
+  const LoadedKernel* make_ready(const std::int64_t* values, const kiln_call& call) const;
   std::vector<Value> values_of(const std::int64_t* values) const;
   void make_outputs(const kiln_call& call, CallFrame& frame) const;
   void make_output(std::size_t operand, const kiln_call& call, CallFrame& frame) const;
   void allocate(std::size_t operand, const kiln_tensor& wanted, const kiln_call& call,
-                CallFrame& frame) const;
+                kiln_tensor& out) const;
   bool check_layouts(const kiln_call& call, CallFrame& frame) const;
   const source::BindOperand& operand(std::size_t i) const { return spec_.operands[i]; }
 

@@ -18,15 +18,21 @@ const source::BindSpec* bind_named(const source::Manifest& manifest, std::string
 }  // namespace
 
 Operators::Found Operators::find(const std::string& name) {
-  const std::vector<std::string> templates = catalog_.names();
-  const auto knows = [&](const std::string& of) {
-    return std::find(templates.begin(), templates.end(), of) != templates.end();
+  // The usual names are found without a look at all directories.
+  const auto has = [&](const Found& wanted) {
+    try {
+      return bind_named(catalog_.open(wanted.of)->manifest, wanted.name) != nullptr;
+    } catch (const Error& error) {
+      if (error.code() != Errc::unknown_template) throw;
+      return false;
+    }
   };
   if (const std::size_t dot = name.find('.'); dot != std::string::npos) {
     Found out{name.substr(0, dot), name.substr(dot + 1)};
-    if (knows(out.of) && bind_named(catalog_.open(out.of)->manifest, out.name)) return out;
+    if (has(out)) return out;
   }
-  if (knows(name) && bind_named(catalog_.open(name)->manifest, name)) return {name, name};
+  if (has({name, name})) return {name, name};
+  const std::vector<std::string> templates = catalog_.names();
   std::vector<std::string> known;
   std::vector<Found> found;
   for (const std::string& of : templates) {
@@ -49,8 +55,9 @@ Operators::Found Operators::find(const std::string& name) {
   }
   std::sort(known.begin(), known.end());
   throw Error(Errc::unknown_template,
-              (knows(name) ? "template " + base::quote(name) + " is no operator: its manifest has no [bind]"
-                           : "there is no operator " + base::quote(name)) +
+              (std::find(templates.begin(), templates.end(), name) != templates.end()
+                   ? "template " + base::quote(name) + " is no operator: its manifest has no [bind]"
+                   : "there is no operator " + base::quote(name)) +
                   base::did_you_mean(name, known) + "; operators: " + base::join(known, " "));
 }
 

@@ -1,15 +1,9 @@
 #include "runtime/operator/tensor.hpp"
 
-#include <iterator>
-
 namespace kiln::runtime {
 namespace {
 
-/// In the order of Dtype. DLPack's codes: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat16, 10 e4m3fn, 12 e5m2.
-constexpr DlpackType kTypes[] = {{2, 32}, {2, 16}, {4, 16}, {10, 8}, {12, 8}, {2, 64},
-                                 {0, 8},  {1, 8},  {0, 32}, {1, 32}, {0, 64}, {1, 64}};
-static_assert(std::size(kTypes) == static_cast<std::size_t>(kDtypeCount));
-constexpr std::uint8_t kBoolean = 6;
+constexpr std::uint8_t kBoolean = 6;  // DLPack's code
 
 std::string list(const std::int64_t* numbers, int count) {
   std::string out = "[";
@@ -19,14 +13,19 @@ std::string list(const std::int64_t* numbers, int count) {
 
 }  // namespace
 
-DlpackType dlpack_type(Dtype dtype) noexcept { return kTypes[static_cast<std::size_t>(dtype)]; }
-
 int dtype_of(const kiln_tensor& tensor) noexcept {
   if (tensor.dtype_lanes != 1) return -1;
   if (tensor.dtype_code == kBoolean && tensor.dtype_bits == 8) return static_cast<int>(Dtype::u8);
-  for (int i = 0; i < kDtypeCount; ++i)
-    if (kTypes[i].code == tensor.dtype_code && kTypes[i].bits == tensor.dtype_bits) return i;
+  for (int i = 0; i < kDtypeCount; ++i) {
+    const auto dtype = static_cast<Dtype>(i);
+    if (dlpack_code(dtype) == tensor.dtype_code && size_of(dtype) * 8 == tensor.dtype_bits) return i;
+  }
   return -1;
+}
+
+void write_contiguous_strides(const std::int64_t* shape, int rank, std::int64_t* strides) noexcept {
+  std::int64_t next = 1;
+  for (int i = rank - 1; i >= 0; --i) strides[i] = next, next *= shape[i];
 }
 
 bool is_contiguous(const kiln_tensor& t) noexcept {

@@ -2,21 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "kiln/dtype.hpp"
 #include "kiln/kiln.h"
+#include "manifest/bind/spec.hpp"
 
 namespace kiln::runtime {
 
-inline constexpr int kMaxRank = 8;
+using source::kMaxRank;
 
-/// DLPack's type of `dtype`.
-struct DlpackType {
-  std::uint8_t code, bits;
-};
-DlpackType dlpack_type(Dtype dtype) noexcept;
 /// The ordinal of the tensor's dtype; -1 when kiln has no such dtype. A boolean is a u8.
 int dtype_of(const kiln_tensor& tensor) noexcept;
 
@@ -36,6 +31,8 @@ inline std::int64_t elements_of(const kiln_tensor& t) noexcept {
 inline std::uint64_t address_of(const kiln_tensor& t) noexcept {
   return reinterpret_cast<std::uint64_t>(t.data) + t.byte_offset;
 }
+/// Writes the strides of a contiguous tensor of this shape.
+void write_contiguous_strides(const std::int64_t* shape, int rank, std::int64_t* strides) noexcept;
 /// Strides of dimensions of one element do not count.
 bool is_contiguous(const kiln_tensor& t) noexcept;
 
