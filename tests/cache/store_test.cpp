@@ -8,6 +8,7 @@
 #include "cache/store/file/pieces.hpp"
 
 #include "kiln/error.hpp"
+#include "support/nightly.hpp"
 #include "tests/cache/fixture.hpp"
 
 namespace kiln::cache::test {
@@ -64,6 +65,7 @@ TEST_F(StoreTest, KeepsFactsLongerThanOnePiece) {
 }
 
 TEST_F(StoreTest, RefusesRecordThatIsTooLarge) {
+  KILN_NIGHTLY_ONLY();
   const auto store = open();
   const auto result = store->put(record_of(1, 268'000'000));
   EXPECT_EQ(result.put, Put::full);

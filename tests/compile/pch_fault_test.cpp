@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "compile/pch_fixture.hpp"
+#include "support/nightly.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -99,6 +100,7 @@ TEST_F(PrecompiledHeaderTest, AWrongOneIsFoundOutBeforeItIsUsed) {
 }
 
 TEST_F(PrecompiledHeaderTest, AHeapThatIsTooSmallIsDoneWithout) {
+  KILN_NIGHTLY_ONLY();
   if (ask_.toolkit.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   write_unit("#include <cuda/std/type_traits>\n", "out[i] = T(N);");
   HeaderSettings settings = eager();

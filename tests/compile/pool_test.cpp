@@ -8,6 +8,7 @@
 
 #include "compile/pool/pool.hpp"
 #include "compile/worker_fixture.hpp"
+#include "support/nightly.hpp"
 #include "support/time_limit.hpp"
 
 namespace kiln::testing {
@@ -188,6 +189,7 @@ TEST(WorkerPool, TellsHowMuchACompileTook) {
 }
 
 TEST(Worker, EndsAtItsLimitOfAddressSpaceAndSaysMemory) {
+  KILN_NIGHTLY_ONLY();
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the worker of a sanitizer build has no limit of address space";
 #endif

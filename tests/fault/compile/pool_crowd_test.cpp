@@ -13,6 +13,7 @@
 #include "compile/worker_fixture.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
+#include "support/nightly.hpp"
 #include "tests/support/processes.hpp"
 
 namespace kiln::testing {
@@ -145,6 +146,7 @@ TEST_F(PoolCrowd, ManyColdCallersStartNoMoreWorkersThanJobs) {
 }
 
 TEST_F(PoolCrowd, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
+  KILN_NIGHTLY_ONLY();
   constexpr int kPeers = 2, kAsks = 8;
   cpu_set_t all, few;  // the host has a slot for each core of a process; 2 cores make 2 slots
   ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
@@ -198,6 +200,7 @@ TEST_F(PoolCrowd, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
 
 // The bug was: each time a compile was killed for memory as the youngest, its template's estimate doubled.
 TEST_F(PoolCrowd, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
+  KILN_NIGHTLY_ONLY();
   static constexpr const char* kMemoryEater =
       "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; "
       "};\n"
@@ -237,6 +240,7 @@ TEST_F(PoolCrowd, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
 
 // Work ahead of need that joins a caller's flight must not lower the flight's place in the queue.
 TEST_F(PoolCrowd, ACallersFlightStaysUrgentWhoeverJoinsIt) {
+  KILN_NIGHTLY_ONLY();
   constexpr int kJoiners = 16;
   write_endless();
   Options o = options();

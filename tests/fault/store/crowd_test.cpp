@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "support/nightly.hpp"
 #include "tests/fault/store/fixture.hpp"
 
 namespace kiln::cache::test {
@@ -61,6 +62,7 @@ class Crowd : public StoreFixture {
 };
 
 TEST_F(Crowd, TwoHundredThreadsOfOneStore) {
+  KILN_NIGHTLY_ONLY();
   const auto store = open();
   std::vector<std::thread> threads;
   for (std::uint32_t i = 0; i < kCrowd; ++i) threads.emplace_back([&, i] { take_part(*store, i, kCrowd); });

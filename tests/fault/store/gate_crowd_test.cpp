@@ -7,6 +7,7 @@
 
 #include "cache/store/file/pieces.hpp"
 #include "cache/store/file/store_file.hpp"
+#include "support/nightly.hpp"
 #include "tests/fault/store/fixture.hpp"
 #include "tests/fault/store/latencies.hpp"
 
@@ -135,6 +136,7 @@ class GateCrowd : public StoreFixture {
 };
 
 TEST_F(GateCrowd, NobodyReadsWhatAWriterReuses) {
+  KILN_NIGHTLY_ONLY();
   const std::uint64_t enough = configured("KILN_SOAK_READS", 150'000);
   put_wait_ = 20s;
   open()->put(content(0, 1));

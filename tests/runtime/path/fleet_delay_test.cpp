@@ -4,6 +4,7 @@
 #include "cache/fleet/tier.hpp"
 #include "runtime/path/fleet_fixture.hpp"
 #include "support/network_namespace.hpp"
+#include "support/nightly.hpp"
 #include "tests/fleet/bad_server.hpp"
 #include "tests/fleet/redis_server.hpp"
 
@@ -210,6 +211,7 @@ TEST_F(BrokenServers, AnswersNothingAfterTheFirstLook) {
 }
 /// A server 100 ms away: commands that arrive together are answered together, after one delay.
 TEST_F(BrokenServers, AnswersJustInTime) {
+  KILN_NIGHTLY_ONLY();
   BadServer server([](Peer& peer) {
     bool same = false;  // the command belongs to the same exchange: GET and HSET follow SET
     for (auto words = peer.command(); !words.empty(); words = peer.command()) {
@@ -222,6 +224,7 @@ TEST_F(BrokenServers, AnswersJustInTime) {
 }
 /// A server in a failover answers reads, and lets writes wait.
 TEST_F(BrokenServers, WritesArePaused) {
+  KILN_NIGHTLY_ONLY();
   if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
   RedisServer server;
   fleet::Client admin({.url = fleet::Url::parse(server.unix_url())});

@@ -10,6 +10,7 @@
 #include "instantiate/plan.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
+#include "support/nightly.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -189,6 +190,7 @@ TEST_F(PathTest, SealedModeServesTheDiskAndNeverCompiles) {
 }
 
 TEST_F(PathTest, ACallersDeadlineEndsTheWaitAndNotTheCompile) {
+  KILN_NIGHTLY_ONLY();
   tree_.write("t/scale.cu", small_source("template <int N, int M> struct F { static const int v = F<N - 1, 2 "
                                          "* M>::v + F<N - 1, 2 * M + 1>::v; };\n"
                                          "template <int M> struct F<0, M> { static const int v = M; };\n",

@@ -5,6 +5,7 @@
 
 #include "cache/fleet/redis/client.hpp"
 #include "fleet/client_calls.hpp"
+#include "support/nightly.hpp"
 #include "support/places.hpp"
 #include "support/shifted_clock.hpp"
 #include "tools/fleet/fixture.hpp"
@@ -74,6 +75,7 @@ TEST_F(FleetClocks, AreTheOnesThatTheTestSets) {
 }
 
 TEST_F(FleetClocks, ALeadersJumpsNeitherProlongItsLeaseNorLetTwoCompile) {
+  KILN_NIGHTLY_ONLY();
   Environment a = node("a"), b = node("b");
   a["KILN_WORKER"] = b["KILN_WORKER"] = held_worker("go");
   const auto first = start(compile(3), a);

@@ -1,6 +1,7 @@
 // Many nodes and processes that want the same cold kernels at once.
 #include <algorithm>
 
+#include "support/nightly.hpp"
 #include "tools/fleet/fixture.hpp"
 
 namespace kiln::test {
@@ -79,6 +80,7 @@ class WholeFleet : public Fleet {
 };
 
 TEST_F(WholeFleet, SixteenNodesOfFourProcessesCompileAHundredKeysAHundredTimes) {
+  KILN_NIGHTLY_ONLY();
   const Sum sum = run(all_nodes(), kProcesses);
   // Each key is compiled once, and each other node fetches it once. A node fetches a key again where the put took
   // over 2 s and the host lock was released. On a busy machine an answer of the server may come too late. That
@@ -95,6 +97,7 @@ TEST_F(WholeFleet, SixteenNodesOfFourProcessesCompileAHundredKeysAHundredTimes) 
 }
 
 TEST_F(WholeFleet, EveryKernelIsServedWhileTheServerIsKilledAndStartedAgain) {
+  KILN_NIGHTLY_ONLY();
   std::atomic<bool> over{false};
   std::thread breaker([&] {
     for (int i = 0; !over && i < 3; ++i) {

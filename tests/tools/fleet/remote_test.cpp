@@ -2,6 +2,7 @@
 #include <csignal>
 #include <sstream>
 
+#include "support/nightly.hpp"
 #include "support/places.hpp"
 #include "support/time_limit.hpp"
 #include "tools/fleet/fixture.hpp"
@@ -113,6 +114,7 @@ TEST_F(Fleet, TwoNodesAtOnceMakeOneCompile) {
 }
 
 TEST_F(Fleet, AKilledNodesLeaseEndsAndTheWaitingOneTakesOver) {
+  KILN_NIGHTLY_ONLY();
   Environment a = node("a"), b = node("b");
   a["KILN_WORKER"] = held_worker("never");
   auto first = start(compile(3), a);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "support/nightly.hpp"
 #include "support/places.hpp"
 #include "support/time_limit.hpp"
 #include "tools/kiln_process.hpp"
@@ -150,6 +151,7 @@ TEST_F(PrewarmStop, KilledItLosesOnlyWhatRanAndLeavesNoWorker) {
 
 /// A terminal sends Ctrl-C to the whole foreground group. The workers must not react to it.
 TEST_F(PrewarmStop, ATerminalsCtrlCFailsNothing) {
+  KILN_NIGHTLY_ONLY();
   std::vector<std::string> settings{"TERM=xterm"};
   for (const auto& [name, value] : environment()) settings.push_back(name + '=' + value);
   std::vector<char*> envp;

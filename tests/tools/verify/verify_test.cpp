@@ -3,6 +3,7 @@
 #include <fstream>
 #include <thread>
 
+#include "support/nightly.hpp"
 #include "tools/store_command.hpp"
 #include "tools/terminal.hpp"
 
@@ -198,6 +199,7 @@ TEST_F(Verify, AReaderThatIsKilledIsDamage) {
 }
 
 TEST_F(Verify, AGateThatNobodyLeavesIsUnreadable) {
+  KILN_NIGHTLY_ONLY();
   fill(5);
   const base::Fd fd(::open(data_file().c_str(), O_RDWR | O_CLOEXEC));
   auto gate = cache::RangeLock::acquire(fd.get(), cache::kGateOffset + 1, cache::RangeLock::Mode::exclusive,
