@@ -720,6 +720,10 @@ typedef struct kiln_call {
    *  Null: the caller gives all of them. */
   kiln_allocator allocate;
   void* user; /**< passed to allocate */
+  /** Nonzero: a kernel that is not ready comes from memory or disk only, whatever the service's mode. */
+  int32_t no_compile;
+  /** Nonzero: the kernel is made ready after a seal too, as by kiln_service_prepare(). */
+  int32_t past_seal;
 } kiln_call;
 
 /** An operator, bound to a device, a context and an arch. The service owns it. */
@@ -734,6 +738,16 @@ typedef struct kiln_operator kiln_operator;
  */
 KILN_API kiln_status kiln_service_open_operator(kiln_service* service, const char* name, int32_t device,
                                                 const char* arch, kiln_operator** out);
+
+/**
+ * Describes operators: their inputs with kinds, shapes and defaults, their outputs, and their rules.
+ *
+ * The text is a JSON array, whose items are `operators` in docs/schema/templates.json. Expressions are texts of
+ * the manifest.
+ * `name` is as in kiln_service_open_operator(); null describes all operators on the template path, by template.
+ * Needs neither a GPU nor a driver. unknown_template: as in kiln_service_open_operator().
+ */
+KILN_API kiln_status kiln_service_describe_operators(kiln_service* service, const char* name, kiln_text* out);
 
 /**
  * Checks the operands, gets the kernel and launches it.

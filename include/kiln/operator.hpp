@@ -122,9 +122,10 @@ class Operator {
   }
   void call(CUstream stream, const kiln_operand* operands, std::size_t count, kiln_allocator allocate,
             void* user) const {
-    const kiln_call call{sizeof call, stream, operands, count, allocate, user};
-    detail::check(kiln_operator_call(handle_, &call));
+    call({sizeof(kiln_call), stream, operands, count, allocate, user, 0, 0});
   }
+  /// As the others, with all that kiln_call says.
+  void call(const kiln_call& whole) const { detail::check(kiln_operator_call(handle_, &whole)); }
 
   kiln_operator* get() const noexcept { return handle_; }
 

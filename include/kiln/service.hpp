@@ -89,6 +89,12 @@ class Service {
                                              device.arch.empty() ? nullptr : device.arch.c_str(), &out));
     return Operator(out);
   }
+  /// Describes one operator, or all of them for "": a JSON array (kiln_service_describe_operators in kiln.h).
+  std::string describe_operators(const std::string& name = {}) const {
+    return text_of([&](kiln_text* out) {
+      return kiln_service_describe_operators(handle_.get(), name.empty() ? nullptr : name.c_str(), out);
+    });
+  }
   /// Registers a template from memory: manifest, source, and optionally the source of its reference.
   void add_template(const std::string& manifest, const std::string& source,
                     const std::string& reference = {}) {
@@ -127,12 +133,7 @@ class Service {
   void seal() { detail::check(kiln_service_seal(handle_.get())); }
   /// A plan of the specialisations that were refused because of the seal. Empty: nothing was refused.
   std::string missing() const {
-    kiln_text text{};
-    text.struct_size = sizeof text;
-    detail::check(kiln_service_missing(handle_.get(), &text));
-    std::string out(text.data, text.size);
-    kiln_text_release(&text);
-    return out;
+    return text_of([&](kiln_text* out) { return kiln_service_missing(handle_.get(), out); });
   }
   /// A digest of the loaded kernels, 32 hex digits. Two ranks that run the same kernels have the same digest.
   std::string fingerprint() const {
@@ -155,6 +156,16 @@ class Service {
   kiln_service* handle() const noexcept { return handle_.get(); }
 
  private:
+  /// The text that `give(kiln_text*)` gives.
+  template <class Give>
+  static std::string text_of(const Give& give) {
+    kiln_text text{};
+    text.struct_size = sizeof text;
+    detail::check(give(&text));
+    std::string out(text.data, text.size);
+    kiln_text_release(&text);
+    return out;
+  }
   Preparation prepare(kiln_scope* scope, const char* plan, const char* file, const PrepareOptions& options) {
     auto told = std::make_shared<std::function<void(const Progress&)>>(options.on_progress);
     kiln_prepare c{};

@@ -11,6 +11,8 @@ None is a null pointer. Compiling and prewarming need no GPU.
 kiln.torch has the shipped templates as operators that torch.compile and CUDA graphs know.
 """
 
+from ._arrays import DeviceArray
+from ._default import service, use_service
 from ._errors import Code, CompileError, DeadlineExceeded, Error, NotReady
 from ._kiln import Image, Kernel, Template, attention_plan, attention_sizes, library_version, process_seal
 from ._service import CaptureScope, Service
@@ -24,6 +26,7 @@ __all__ = [
     "Code",
     "CompileError",
     "DeadlineExceeded",
+    "DeviceArray",
     "DevicePtr",
     "Error",
     "Image",
@@ -37,4 +40,6 @@ __all__ = [
     "attention_sizes",
     "library_version",
     "process_seal",
+    "service",
+    "use_service",
 ]

@@ -70,6 +70,40 @@ class Kernel:
     def function(self) -> int:
         """The address of the CUfunction, for programs that launch by themselves."""
 
+class DeviceMemory:
+    """Memory of the current device that this object owns."""
+
+    def __init__(self, bytes: int) -> None: ...
+    @property
+    def address(self) -> int:
+        """Its address on the device."""
+
+def device_capsule(memory: DeviceMemory, shape: Sequence[int], strides: Sequence[int], code: int, bits: int, device: int) -> Any:
+    """A DLPack capsule over memory, which it keeps. `strides` are in elements; `code` and `bits` are DLPack's dtype."""
+
+@final
+class Operator:
+    """An operator as a function of arrays. It runs on the arrays' device and, without `stream`, on their current stream.
+
+    `inputs` and `outputs` are pairs (name, kind). resolve(device, array) opens the operator on a device.
+    failed(error, device) may return a context manager, in which a failed call is made again.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        inputs: Sequence[tuple[str, str]],
+        outputs: Sequence[tuple[str, str]],
+        resolve: Callable[[int, Any], Any],
+        failed: Callable[[Any, int], Any],
+    ) -> Operator: ...
+    def __call__(self, *operands: Any, stream: Any = None, **named: Any) -> Any:
+        """Returns the outputs: nothing, an array or a tuple. Operands are inputs, then outputs, or go by name."""
+    def forget(self) -> None:
+        """Asks resolve() again on every device."""
+    def allow(self, no_compile: bool, past_seal: bool) -> None:
+        """Says how a kernel is made that is not ready (kiln_call in kiln.h)."""
+
 @final
 class Launcher:
     """One template's kernels by device and parameters; miss(device, parameters) makes one, failed(device, error, launch) may mend a launch."""
@@ -114,6 +148,10 @@ class Service:
     def closed(self) -> bool:
         """True after close()."""
     def open(self, name: str, device: int, arch: str | None) -> Template: ...
+    def open_operator(self, name: str, device: int, arch: str | None) -> Any:
+        """An operator on a device, as a capsule for Operator."""
+    def describe_operators(self, name: str | None) -> str:
+        """A JSON array: `operators` in docs/schema/templates.json."""
     def add_template(self, manifest: str, source: str, reference: str | None = None) -> None:
         """Registers a template from memory: the texts of its manifest, its source and its reference."""
     def add_template_path(self, path: str) -> None:
@@ -147,6 +185,7 @@ def process_seal() -> None:
 
 def capture_begin() -> None: ...
 def capture_end() -> None: ...
+def zero_outputs(on: bool, /) -> None: ...
 def accept_host_memory(on: bool, /) -> None:
     """For tests with a driver whose device memory is the host's."""
 

@@ -101,6 +101,16 @@ class Service(_kiln.Service):
         ordinal = _kiln.DEVICE_NONE if arch is not None else _kiln.DEVICE_CURRENT if device is None else device
         return super().open(name, ordinal, arch)
 
+    def operator(self, name: str, arch: str | None = None) -> _kiln.Operator:
+        """The operator of that name, or "TEMPLATE.NAME", as a function of arrays (see kiln.ops).
+
+        With `arch`, such as "sm_90a", a call checks its operands and obtains the image, and launches nothing.
+        Raises Error for an unknown name, which lists the known ones.
+        """
+        from . import _operator
+
+        return _operator.make(_operator.describe(self, name)[0], lambda: self, arch)
+
     def get(self, name: str, /, **parameters: Any) -> _kiln.Kernel:
         """Returns open(name).get(**parameters)."""
         return self.open(name).get(**parameters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 #: other libraries' names of element types, and kiln's names
-_DTYPES = {
+dtype_names = {
     "float32": "f32",
     "float16": "f16",
     "bfloat16": "bf16",
@@ -103,9 +103,9 @@ def parameter_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     name = getattr(value, "name", None) or getattr(value, "__name__", None) or str(value).rpartition(".")[2]
-    if name not in _DTYPES:
+    if name not in dtype_names:
         raise TypeError(f"{value!r} is no value of a parameter: expected an int, a bool, text, or an element type that kiln has")
-    return _DTYPES[name]
+    return dtype_names[name]
 
 
 def plan_text(rows: Any) -> str:

@@ -1,5 +1,7 @@
 #include "arguments.hpp"
 
+#include <string>
+
 #include "adapters.hpp"
 #include "errors.hpp"
 #include "torch_tensor.hpp"
@@ -30,6 +32,7 @@ bool device_address(PyObject* object, std::uint64_t* out) noexcept {
 }  // namespace
 
 void accept_host_memory(bool on) noexcept { host_memory_accepted = on; }
+bool host_memory_is_accepted() noexcept { return host_memory_accepted; }
 
 inline void Arguments::address(std::size_t i, std::uint64_t value) noexcept {
   types_[i] = kPointer;
@@ -39,7 +42,7 @@ inline void Arguments::address(std::size_t i, std::uint64_t value) noexcept {
 /// The quick path for torch tensors on a device, which most arrays are. by_library() reads all others.
 [[gnu::always_inline]] inline bool Arguments::array(PyObject* object, const Adapter& adapter,
                                                     std::size_t i) noexcept {
-  if (!library_) library_ = &adapter;
+  if (!source_.library) source_.library = &adapter;
   if (!adapter.readable) return by_library(object, adapter, i);
   void* const tensor = torch_tensor::handle(object);
   void* data = nullptr;
@@ -51,7 +54,7 @@ inline void Arguments::address(std::size_t i, std::uint64_t value) noexcept {
     return by_library(object, adapter, i);
   if (torch_tensor::api.data_ptr(tensor, &data) != 0 || !data) return by_library(object, adapter, i);
   address(i, reinterpret_cast<std::uint64_t>(data));
-  return device == device_ || type == torch_tensor::kCpu || located(device, i);
+  return device == source_.device || type == torch_tensor::kCpu || located(device, i);
 }
 
 bool Arguments::take(PyObject* const* objects, std::size_t count) noexcept {
@@ -143,9 +146,9 @@ bool Arguments::borrowed(PyObject* object, const dlpack::Tensor& tensor, std::si
 }
 
 bool Arguments::located(int device, std::size_t i) noexcept {
-  if (device_ < 0) device_ = device;
-  if (device_ == device) return true;
-  set_invalid("argument %zu lies on device %d, an earlier one on device %d", i, device, device_);
+  if (source_.device < 0) source_.device = device;
+  if (source_.device == device) return true;
+  set_invalid("argument %zu lies on device %d, an earlier one on device %d", i, device, source_.device);
   return false;
 }
 
@@ -171,16 +174,7 @@ bool Arguments::from_interface(PyObject* object, std::size_t i) noexcept {
            false;
   address(i, PyLong_AsUnsignedLongLong(PyTuple_GetItem(data, 0)));
   if (PyErr_Occurred()) return false;
-  PyObject* const stream = PyDict_GetItemString(interface, "stream");
-  if (!stream || stream == Py_None) return true;
-  const std::uint64_t named = PyLong_AsUnsignedLongLong(stream);
-  if (PyErr_Occurred()) return false;
-  if (named_stream_ != 0 && named_stream_ != named)
-    return set_invalid(
-               "argument %zu names another stream than an earlier one: choose the stream with stream=", i),
-           false;
-  named_stream_ = named;
-  return true;
+  return source_.take_interface(interface, ("argument " + std::to_string(i)).c_str());
 }
 
 bool Arguments::from_capsule(PyObject* object, std::size_t i) noexcept {
@@ -198,7 +192,7 @@ bool Arguments::from_capsule(PyObject* object, std::size_t i) noexcept {
 bool Arguments::other(PyObject* object, std::size_t i) noexcept {
   PyErr_Clear();
   Adapter unkept;
-  if (const Adapter* adapter = learn_adapter(object, library_ ? &unkept : &unkept_))
+  if (const Adapter* adapter = learn_adapter(object, source_.library ? &unkept : &unkept_))
     return array(object, *adapter, i);
   if (PyErr_Occurred()) return false;
   if (PyBytes_Check(object)) {  // a struct by value, a tensor map
@@ -241,18 +235,30 @@ bool Arguments::other(PyObject* object, std::size_t i) noexcept {
   return true;
 }
 
-bool Arguments::stream(PyObject* given, CUstream* out) noexcept {
+bool StreamSource::take_interface(PyObject* interface, const char* what) noexcept {
+  PyObject* const stream = PyDict_GetItemString(interface, "stream");
+  if (!stream || stream == Py_None) return true;
+  const std::uint64_t of_array = PyLong_AsUnsignedLongLong(stream);
+  if (PyErr_Occurred()) return false;
+  if (named != 0 && named != of_array)
+    return set_invalid("%s names another stream than an earlier one: choose the stream with stream=", what),
+           false;
+  named = of_array;
+  return true;
+}
+
+bool StreamSource::choose(PyObject* given, CUstream* out) const noexcept {
   void* handle = nullptr;
   if (given && given != Py_None) {
     if (!stream_handle(given, &handle)) return false;
-  } else if (library_ && library_->api) {
-    if (device_ >= 0 && library_->api->current_stream(dlpack::kCuda, device_, &handle) != 0) return false;
-  } else if (library_ && library_->kind == Adapter::Kind::torch) {
-    if (device_ >= 0 && !torch_tensor::current_stream(device_, &handle)) return false;
-  } else if (library_ && library_->kind == Adapter::Kind::cupy) {
+  } else if (library && library->api) {
+    if (device >= 0 && library->api->current_stream(dlpack::kCuda, device, &handle) != 0) return false;
+  } else if (library && library->kind == Adapter::Kind::torch) {
+    if (device >= 0 && !torch_tensor::current_stream(device, &handle)) return false;
+  } else if (library && library->kind == Adapter::Kind::cupy) {
     if (!cupy_stream(&handle)) return false;
   } else {
-    handle = reinterpret_cast<void*>(named_stream_);
+    handle = reinterpret_cast<void*>(named);
   }
   *out = static_cast<CUstream>(handle);
   return true;

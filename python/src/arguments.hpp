@@ -21,6 +21,26 @@ struct Adapter {
   bool readable;                   ///< torch: torch_tensor.hpp can read it
 };
 
+/// The stream of a launch follows from these.
+struct StreamSource {
+  const Adapter* library = nullptr;  ///< of the first array: its library tells the current stream
+  int device = -1;                   ///< the ordinal of the arrays' device; -1: no array tells it
+  std::uint64_t named = 0;           ///< by a __cuda_array_interface__; 0: none
+
+  /// The stream of the launch. False with a Python exception. The first of these that exists decides:
+  /// - `given`, the caller's integer or stream object, when it is neither null nor None
+  /// - the current stream of the first array's library (torch, CuPy, or one with an exchange table)
+  /// - the stream that an array's __cuda_array_interface__ names
+  /// - the default stream
+  bool choose(PyObject* given, CUstream* out) const noexcept;
+  /// Notes the stream of a __cuda_array_interface__, a dictionary. `what` is the array, for errors. False with a
+  /// Python exception.
+  bool take_interface(PyObject* interface, const char* what) noexcept;
+};
+
+/// True when kernels may read memory of the host: accept_host_memory().
+bool host_memory_is_accepted() noexcept;
+
 /// The arguments of one launch, on the call's stack. Arrays of torch, numbers and None allocate nothing.
 /// Every member function requires the GIL.
 class Arguments {
@@ -33,15 +53,11 @@ class Arguments {
 
   /// Reads `count` objects. False with a Python exception.
   bool take(PyObject* const* objects, std::size_t count) noexcept;
-  /// The stream of the launch. False with a Python exception. The first of these that exists decides:
-  /// - `given`, the caller's integer or stream object, when it is neither null nor None
-  /// - the current stream of the first array's library (torch, CuPy, or one with an exchange table)
-  /// - the stream that an array's __cuda_array_interface__ names
-  /// - the default stream
-  bool stream(PyObject* given, CUstream* out) noexcept;
+  /// As StreamSource::choose.
+  bool stream(PyObject* given, CUstream* out) const noexcept { return source_.choose(given, out); }
 
   /// The ordinal of the device that the arrays lie on; -1 when no array tells it.
-  int device() const noexcept { return device_; }
+  int device() const noexcept { return source_.device; }
   const kiln_arg_type* types() const noexcept { return types_; }
   const void* const* data() const noexcept { return data_; }
   std::size_t count() const noexcept { return count_; }
@@ -67,11 +83,9 @@ class Arguments {
   const void* data_[kMost];
   Slot slots_[kMost];
   std::size_t count_ = 0;
-  int device_ = -1;
-  const Adapter* library_ = nullptr;  // the first array's: its library tells the current stream
-  Adapter unkept_;                    // holds *library_ when the table of adapters is full
-  std::uint64_t named_stream_ = 0;    // named by a __cuda_array_interface__; 0: none
-  PyObject* keep_ = nullptr;          // a list of capsules that must outlive the launch
+  StreamSource source_;
+  Adapter unkept_;            // holds *source_.library when the table of adapters is full
+  PyObject* keep_ = nullptr;  // a list of capsules that must outlive the launch
 };
 
 /// For tests with the fake driver, whose device memory is host memory.

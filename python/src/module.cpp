@@ -3,8 +3,10 @@
 
 #include "arguments.hpp"
 #include "attention.hpp"
+#include "device_memory.hpp"
 #include "errors.hpp"
 #include "kernel.hpp"
+#include "operator_type.hpp"
 #include "service.hpp"
 
 namespace nb = nanobind;
@@ -16,11 +18,14 @@ NB_MODULE(_kiln, m) {
   m.attr("DEVICE_NONE") = static_cast<int>(KILN_DEVICE_NONE);
   add_service(m);
   add_kernel_types(m);
+  add_device_memory(m);
+  add_operator_type(m);
   add_attention(m);
   m.def("library_version", &kiln_version);
   m.def("process_seal", [] { check(kiln_process_seal()); });
   m.def("capture_begin", &kiln_capture_begin);
   m.def("capture_end", &kiln_capture_end);
+  m.def("zero_outputs", &zero_outputs, "For tests with a driver whose kernels write nothing.");
   m.def("accept_host_memory", &accept_host_memory,
         "For tests with a driver whose device memory is the host's.");
 }

@@ -8,6 +8,7 @@
 #include "arguments.hpp"
 #include "holder.hpp"
 #include "kernel.hpp"
+#include "operator_type.hpp"
 #include "parameters.hpp"
 
 namespace nb = nanobind;
@@ -146,6 +147,16 @@ class Service {
     call(holder_, [&] { return kiln_service_open(handle(), name.c_str(), device, c_text(arch), &out); });
     return {holder_, out, device};
   }
+  nb::object open_operator(const std::string& name, int device, const Text& arch) {
+    kiln_operator* out = nullptr;
+    call(holder_,
+         [&] { return kiln_service_open_operator(handle(), name.c_str(), device, c_text(arch), &out); });
+    return bind_operator(out, holder_);
+  }
+  std::string describe_operators(const Text& name) {
+    return take_text(
+        [&](kiln_text* out) { return kiln_service_describe_operators(handle(), c_text(name), out); });
+  }
   void add_template(const std::string& manifest, const std::string& source, const Text& reference) {
     call(holder_, [&] {
       return kiln_service_add_template(handle(), manifest.c_str(), source.c_str(), c_text(reference));
@@ -168,12 +179,7 @@ class Service {
     call(holder_, [&] { return kiln_service_seal(handle()); });
   }
   std::string missing() {
-    kiln_text text{};
-    text.struct_size = sizeof text;
-    call(holder_, [&] { return kiln_service_missing(handle(), &text); });
-    std::string out(text.data, text.size);
-    kiln_text_release(&text);
-    return out;
+    return take_text([&](kiln_text* out) { return kiln_service_missing(handle(), out); });
   }
   std::string fingerprint() {
     char out[33] = {};
@@ -231,6 +237,16 @@ class Service {
 
  private:
   kiln_service* handle() const { return holder_->service(); }
+  /// The text that `give(kiln_text*)` gives.
+  template <class Give>
+  std::string take_text(const Give& give) {
+    kiln_text text{};
+    text.struct_size = sizeof text;
+    call(holder_, [&] { return give(&text); });
+    std::string out(text.data, text.size);
+    kiln_text_release(&text);
+    return out;
+  }
   std::shared_ptr<Holder> holder_;
 };
 
@@ -271,6 +287,8 @@ void add_service(nb::module_& m) {
       .def("close", &Service::close)
       .def_prop_ro("closed", &Service::closed)
       .def("open", &Service::open, "name"_a, "device"_a, "arch"_a.none())
+      .def("open_operator", &Service::open_operator, "name"_a, "device"_a, "arch"_a.none())
+      .def("describe_operators", &Service::describe_operators, "name"_a.none())
       .def("add_template_path", &Service::add_template_path, "path"_a)
       .def("add_template", &Service::add_template, "manifest"_a, "source"_a, "reference"_a = nb::none())
       .def("begin", &Service::prepare, "plan"_a.none(), "file"_a.none(), "until_image"_a, "device"_a,

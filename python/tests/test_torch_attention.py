@@ -247,7 +247,7 @@ def test_a_wrong_shape_is_refused_by_the_arguments_name(make, good, name, shape,
     arguments = [bf16(*size) for size in (good | {name: shape}).values()] + (
         [torch.arange(12, dtype=torch.int32)] if make is decode else []
     )
-    with pytest.raises(kiln.Error, match=re.escape(f"{name} is {shape}, expected [")):
+    with pytest.raises(kiln.Error, match=rf"{name} is (\w+ )?{re.escape(str(shape))}, expected \["):
         module(*arguments)
     assert driver.launches() == before
 
@@ -258,16 +258,18 @@ def test_calls_refuse_what_shapes_do_not_say(launching, driver):
     before = driver.launches()
     ops = torch.ops.kiln
     for call, text in [
-        (lambda: attention(q.half(), k, v, pages), "q is torch.float16, expected torch.bfloat16"),
-        (lambda: attention(q, k.half(), v, pages), "k_cache is torch.float16"),
-        (lambda: attention(q, k, v, pages.long()), "kv_indices is torch.int64, expected torch.int32"),
-        (lambda: attention(q, k, v, pages.repeat(2)[::2]), "kv_indices must be contiguous"),
+        (lambda: attention(q.half(), k, v, pages), "q is (torch.float16, expected torch.bfloat16|f16 .* expected bf16)"),
+        (lambda: attention(q, k.half(), v, pages), "k_cache is (torch.float16|f16)"),
+        (lambda: attention(q, k, v, pages.long()), r"kv_indices is i64 \[12\], expected i32"),
         (
             lambda: attention(q, k, v, pages, alibi_slopes=torch.ones(8)),
             "alibi_slopes is given, but this PagedDecode has alibi = False",
         ),
         (lambda: decode(alibi=True)(q, k, v, pages), "alibi_slopes is not given, but this PagedDecode has alibi = True"),
-        (lambda: decode(alibi=True)(q, k, v, pages, alibi_slopes=torch.ones(4)), r"alibi_slopes is \[4\], expected \[8\]"),
+        (
+            lambda: decode(alibi=True)(q, k, v, pages, alibi_slopes=torch.ones(4)),
+            r"alibi_slopes is f32 \[4\], expected \[heads = 8\]",
+        ),
         (
             lambda: attention(q, k.transpose(2, 3).contiguous().transpose(2, 3), v, pages),
             "k_cache has stride 2 in its last dimension, expected 1",
@@ -276,8 +278,11 @@ def test_calls_refuse_what_shapes_do_not_say(launching, driver):
             lambda: prompts(*ragged, mask=torch.zeros(8, dtype=torch.uint8)),
             "mask is given, but this RaggedPrefill has mask = False",
         ),
-        (lambda: prefill(mask=True)(*ragged, mask=torch.zeros(8, dtype=torch.uint8)), "mask and mask_indptr: one of them is given"),
-        (lambda: ops.attn_prefill(*ragged, torch.zeros(64), 6, 64), "plan is torch.float32, expected torch.int32"),
+        (
+            lambda: prefill(mask=True)(*ragged, mask=torch.zeros(8, dtype=torch.uint8)),
+            "mask and mask_indptr: expected both or neither",
+        ),
+        (lambda: ops.attn_prefill(*ragged, torch.zeros(64), 6, 64), r"plan is f32 \[64\], expected i32"),
         (
             lambda: ops.attn_prefill(ragged[0], bf16(20, 3, 64), bf16(20, 3, 64), torch.zeros(64, dtype=torch.int32), 6, 64),
             "q has 8 heads, expected a multiple of the 3",

@@ -16,7 +16,8 @@ import kiln
 import kiln.torch
 import recurrent_cases
 import torch._dynamo.testing
-from kiln.torch import _modes, _registry
+from kiln import _kiln
+from kiln.torch import _generated, _registry
 from operator_cases import cases, with_rows
 from torch._subclasses import FakeTensorMode
 from torch_support import as_tuple, launching, on_host_memory  # noqa: F401
@@ -32,7 +33,7 @@ def described(results):
 
 def test_every_shipped_template_has_an_operator():
     shipped = {file.stem for file in TEMPLATES.glob("*/*.toml") if not file.stem.startswith("kiln_")}
-    assert {t.name for t in _registry._launched} >= shipped
+    assert {one["template"] for one in _generated.descriptions.values()} == shipped
 
 
 def test_every_operator_has_a_case():
@@ -58,8 +59,7 @@ def written_by(name, driver):
     A workspace is left out, as the call itself allocates it.
     """
     tomllib = pytest.importorskip("tomllib")
-    template = next(t.name for t in _registry._launched if t.operator == f"kiln::{name}")
-    manifest = tomllib.loads(next(TEMPLATES.glob(f"*/{template}.toml")).read_text())
+    manifest = tomllib.loads(next(TEMPLATES.glob(f"*/{_generated.descriptions[name]['template']}.toml")).read_text())
     _, values = driver.launch()
     assert len(values) == len(manifest["arg"])
     return {
@@ -83,24 +83,18 @@ def test_one_call_is_one_launch_that_writes_results_and_what_the_schema_declares
 
 
 @pytest.mark.parametrize("name, make", CASES, ids=IDS)
-def test_opcheck(name, make, launching, monkeypatch):
+def test_opcheck(name, make, launching):
     arguments, named = make("cpu")
     tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
     if any(torch.is_tensor(a) and a.dtype == torch.float8_e4m3fn for a in arguments):
         tests.remove("test_schema")  # does arithmetic on its arguments, and torch has none for fp8 on the CPU
     kiln.torch.specialize(True)  # opcheck's dynamic check makes every size symbolic
-    # New tensors are zeroed: the fake driver's kernels write nothing, and opcheck compares results.
-    for owner, attribute in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
-
-        def zeroed(*a, _make=getattr(owner, attribute), **k):
-            out = _make(*a, **k)
-            return out.zero_() if type(out) is torch.Tensor else out
-
-        monkeypatch.setattr(owner, attribute, zeroed)
+    _kiln.zero_outputs(True)  # the fake driver's kernels write nothing, and opcheck compares results
     try:
         torch.library.opcheck(getattr(torch.ops.kiln, name).default, arguments, named, test_utils=tests)
     finally:
         kiln.torch.specialize(False)
+        _kiln.zero_outputs(False)
 
 
 @pytest.mark.parametrize(
@@ -115,33 +109,35 @@ def test_opcheck(name, make, launching, monkeypatch):
         ("delta_recurrent", 1, 3, [0, 2, 3], "any"),
     ],
 )
-def test_a_decode_step_gets_the_kernel_that_suits_it(name, batch, tokens, ends, suits, launching, monkeypatch):
+def test_a_decode_step_gets_the_kernel_that_suits_it(name, batch, tokens, ends, suits, driver, host_memory, tmp_path):
     """Holds for eager and compiled calls, also when the batch's size is symbolic."""
-    asked, make = [], _modes.kernel
-    monkeypatch.setattr(_modes, "kernel", lambda *a: asked.append(a[3]) or make(*a))
     x = torch.randn(batch, tokens, 2, 16).bfloat16()
     named = {"cu_seqlens": torch.tensor(ends)} if ends else {}
     arguments = (x,) * (6 if name == "wkv7_recurrent" else 3)
     operator = getattr(torch.ops.kiln, name)
-    operator(*arguments, **named)
-    assert asked.pop().get("FOR", "any") == suits and not asked
-    torch._dynamo.reset()
-    kiln.torch.use_service(launching)  # makes operators forget their kernels
-    torch.compile(lambda *a: operator(*a, **named), backend="aot_eager", fullgraph=True)(*arguments)
-    torch._dynamo.mark_dynamic(x, 1 if batch == 1 else 0)
-    torch.compile(lambda *a: operator(*a, **named), backend="aot_eager", fullgraph=True)(*arguments)
-    assert asked.pop().get("FOR", "any") == suits
+    for way in ("eager", "static", "dynamic"):
+        record = tmp_path / way
+        torch._dynamo.reset()
+        with kiln.Service(record=record) as service:
+            kiln.torch.use_service(service)
+            if way == "dynamic":
+                torch._dynamo.mark_dynamic(x, 1 if batch == 1 else 0)
+            call = lambda *a: operator(*a, **named)
+            (call if way == "eager" else torch.compile(call, backend="aot_eager", fullgraph=True))(*arguments)
+        recorded = record.read_text()
+        assert recorded.count("template =") == 1 and ('FOR = "decode"' in recorded) == (suits == "decode"), recorded
+    kiln.torch.use_service(kiln.Service())
 
 
 def test_tracing_makes_no_service():
     """Runs in a new process, where no other test has made a service."""
     program = """
 import torch, kiln.torch
-from kiln.torch import _modes
+from kiln import _default
 from torch._subclasses import FakeTensorMode
 with FakeTensorMode():
     torch.ops.kiln.rms_norm(torch.empty(4, 64, device="cuda"), torch.empty(64, device="cuda"))
-print(_modes.state.service)
+print(_default.state.service)
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "KILN_LIBCUDA": "/nonexistent/libcuda.so"}
     assert subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True).stdout == "None\n"

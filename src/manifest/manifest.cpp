@@ -57,6 +57,22 @@ std::string ArgumentType::to_string(const std::vector<ParameterSpec>& parameters
   return "ptr<" + (dtype ? std::string(kiln::to_string(*dtype)) : std::string("void")) + '>';
 }
 
+std::string_view to_string(ParameterKind kind) noexcept {
+  constexpr std::string_view names[] = {"dtype", "int", "bool", "enum", "type"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string default_text(const ParameterSpec& p) {
+  const std::string& text = p.default_value.text();
+  if (p.kind == ParameterKind::integer || text.find_first_not_of("-0123456789") != std::string::npos)
+    return text;
+  if (p.kind == ParameterKind::boolean) return text == "0" ? "false" : "true";
+  for (const auto& choice : p.choices) {
+    if (std::to_string(choice.value) == text) return choice.name;
+  }
+  return text;
+}
+
 int parameter_index(const Manifest& manifest, std::string_view wanted) noexcept {
   return index_of(manifest.parameters, wanted);
 }

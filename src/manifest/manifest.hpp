@@ -22,6 +22,7 @@ namespace kiln::source {
 inline constexpr int kManifestFormat = 1;
 
 enum class ParameterKind { dtype, integer, boolean, enumeration, type };
+std::string_view to_string(ParameterKind kind) noexcept;  ///< as the manifest says it: "int"
 enum class Access { read, write, readwrite };
 
 struct ParameterSpec {
@@ -39,6 +40,10 @@ struct ParameterSpec {
   Expression default_value;                                    ///< empty: the caller must give a value
   std::vector<std::int64_t> tune;
 };
+
+/// Text of a parameter's default. The manifest's reader made numbers of booleans and names; they are written
+/// as words again. REQUIRES: the parameter has a default.
+std::string default_text(const ParameterSpec& parameter);
 
 /// Pointers to elements have `dtype`, or the parameter that names it. Structs have `struct_bytes`.
 struct ArgumentType {

@@ -10,62 +10,22 @@ made if the mode allows it (KILN_MODE, kiln.torch.set_mode, KILN_TORCH_MODES).
 Operators are for inference: nothing is differentiated. A refused argument raises kiln.Error.
 """
 
-from ._attention import attn_decode_paged, attn_prefill
-from ._modes import seal, service, set_mode, use_service
-from ._operators import (
-    act_and_mul,
-    act_and_mul_group_fp8,
-    amax,
-    append_paged_kv,
-    append_paged_kv_by_table,
-    fp8_quant,
-    fp8_quant_group,
-    fp8_quant_tensor,
-    fp8_quant_token,
-    fused_add_rms_norm,
-    moe_align,
-    rms_norm,
-    rope,
-    rope_,
-    softmax,
-    topk_gate,
-)
+from .._default import service, use_service
+from ._generated import operators as _operators
+from ._modes import seal, set_mode
 from ._plans import PagedDecode, RaggedPrefill
-from ._recurrent import attn_merge, delta_recurrent, rwkv7_kprep, rwkv7_out, rwkv7_shift_mix, wkv7_recurrent
 from ._registry import Template, operator, specialize
 
+globals().update(_operators)  # rms_norm, fused_add_rms_norm, rope, ...
 __all__ = [
+    *_operators,
     "PagedDecode",
     "RaggedPrefill",
     "Template",
-    "act_and_mul",
-    "act_and_mul_group_fp8",
-    "amax",
-    "append_paged_kv",
-    "append_paged_kv_by_table",
-    "attn_decode_paged",
-    "attn_merge",
-    "attn_prefill",
-    "delta_recurrent",
-    "fp8_quant",
-    "fp8_quant_group",
-    "fp8_quant_tensor",
-    "fp8_quant_token",
-    "fused_add_rms_norm",
-    "moe_align",
     "operator",
-    "rms_norm",
-    "rope",
-    "rope_",
-    "rwkv7_kprep",
-    "rwkv7_out",
-    "rwkv7_shift_mix",
     "seal",
     "service",
     "set_mode",
-    "softmax",
     "specialize",
-    "topk_gate",
     "use_service",
-    "wkv7_recurrent",
 ]

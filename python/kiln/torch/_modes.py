@@ -4,59 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from .. import _kiln
+from .. import _default, _kiln
+from .._default import service
 from .._errors import Code, Error, NotReady
 from .._kiln import Kernel
-from .._service import Service
 from .._values import plan_text
 
 MODES = ("jit", "warn", "sealed")
 
 
 class State:
-    """State of the process. It lies in the extension module, which is never loaded twice.
+    """Modes of operators. They lie in the extension module, which is never loaded twice.
 
-    Operators live as long as the process, so a reload of this module must not lose it.
+    Operators live as long as the process, so a reload of this module must not lose them.
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.service: Service | None = None
         self.modes: dict[str, str] = {}
-        self.forget: list[Any] = []  # functions that drop kernels when the service changes
         self.specialize = False
 
 
+#: by operator: lets it do what its mode says
+followers: dict[str, Callable[[], None]] = {}
 state: State = _kiln.__dict__.setdefault("_torch_state", State())
-
-
-def service() -> Service:
-    """Returns the service that operators launch through.
-
-    It is made at the first call from KILN_* and defaults, and again after it was closed.
-    """
-    with state.lock:
-        if state.service is None or state.service.closed:
-            state.service = Service()
-        return state.service
-
-
-def use_service(new: Service) -> None:
-    """Makes operators launch through the service `new`, and drop the kernels that they hold.
-
-    REQUIRES: no graph was captured yet.
-    """
-    with state.lock:
-        state.service = new
-    for forget in state.forget:
-        forget()
 
 
 def seal() -> None:
@@ -82,11 +58,13 @@ def set_mode(operator: str, mode: str | None) -> None:
     if mode is not None and mode not in MODES:
         raise ValueError(f"mode = {mode!r} for {operator}: expected one of {', '.join(MODES)}, or None")
     name = operator if "::" in operator else f"kiln::{operator}"
-    with state.lock:
+    with _default.state.lock:
         if mode is None:
             state.modes.pop(name, None)
         else:
             state.modes[name] = mode
+    if name in followers:
+        followers[name]()
 
 
 def mode_of(operator: str) -> str | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from .. import _kiln
 from .._values import AttentionPlan
 from . import _modes
-from ._attention import attn_decode_paged, attn_prefill
+from ._generated import operators
 from ._shapes import of_shape, of_type, refuse
 
 
@@ -232,7 +232,7 @@ class PagedDecode(_Planned):
             refuse(
                 f"alibi_slopes is {'' if alibi_slopes is not None else 'not '}given, but this PagedDecode has alibi = {self.alibi}"
             )
-        return attn_decode_paged(
+        return operators["attn_decode_paged"](
             q,
             k_cache,
             v_cache,
@@ -349,7 +349,7 @@ class RaggedPrefill(_Planned):
                 refuse(
                     f"{name} is {'' if given is not None else 'not '}given, but this RaggedPrefill has {name.partition('_')[0]} = {wanted}"
                 )
-        return attn_prefill(
+        return operators["attn_prefill"](
             q,
             k,
             v,

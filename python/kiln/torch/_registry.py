@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import _kiln
+from .. import _default, _kiln
 from .._errors import Code, Error
 from . import _modes
 
@@ -40,7 +40,7 @@ class Template:
         self.name, self.parameters = name, tuple(parameters.split())
         self.operator = name
         self.launch = _kiln.Launcher(self._miss, _modes.launch_again)
-        _modes.state.forget.append(self.launch.forget)
+        _default.state.forget.append(self.launch.forget)
 
     def for_operator(self, operator: str) -> Template:
         """A copy for one operator, whose mode decides about missing kernels."""
@@ -58,22 +58,24 @@ class Template:
         """Stands in for launch while tracing. A symbolic size may be an argument, never a parameter."""
         for name, value in zip(self.parameters, values):
             if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
-                self._concrete(name, value)
+                concrete(self.operator, self.name, name, value)
 
-    def _concrete(self, name: str, value: Any) -> None:
-        from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
-        if not value.node.expr.free_symbols:
-            return  # an earlier guard has made the size a number already
-        if _modes.state.specialize and not has_free_unbacked_symbols(value):
-            int(value)  # makes torch guard on the value
-            return
-        raise Error(
-            f"{self.operator}: parameter {name} of template {self.name} would be the symbolic size {value}. A parameter is compiled into the "
-            f"kernel and must be a number: keep that dimension static (torch._dynamo.mark_static, a size that weights have, "
-            f"dynamic=None), or let kiln.torch.specialize(True) guard on its value",
-            Code.invalid_value,
-        )
+def concrete(operator: str, template: str, name: str, value: Any) -> None:
+    """Makes a symbolic value of a template's parameter a number, where that is allowed. Raises Error otherwise."""
+    from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
+
+    if not value.node.expr.free_symbols:
+        return  # an earlier guard has made the size a number already
+    if _modes.state.specialize and not has_free_unbacked_symbols(value):
+        int(value)  # makes torch guard on the value
+        return
+    raise Error(
+        f"{operator}: parameter {name} of template {template} would be the symbolic size {value}. A parameter is compiled into the "
+        f"kernel and must be a number: keep that dimension static (torch._dynamo.mark_static, a size that weights have, "
+        f"dynamic=None), or let kiln.torch.specialize(True) guard on its value",
+        Code.invalid_value,
+    )
 
 
 class Registered(NamedTuple):
@@ -128,12 +130,13 @@ def operator(
         schema = torch.library.infer_schema(shape_of_body, mutates_args=tuple(mutates))
         real = functools.partial(body, *(t.launch for t in handles))
         fake = functools.partial(body, *(t.check for t in handles))
-        return _register(name, schema, body, real, fake, dispatch_key)
+        return install(name, schema, body, real, fake, dispatch_key)
 
     return register
 
 
-def _register(name: str, schema: str, body: Callable[..., Any], real: Any, fake: Any, dispatch_key: str) -> Any:
+def install(name: str, schema: str, body: Callable[..., Any], real: Any, fake: Any, dispatch_key: str) -> Any:
+    """Registers an operator with torch, or replaces the body of a registered one. Returns its overload."""
     namespace, _, short = name.partition("::")
     known = _operators.get(name)
     if known and known.schema != schema:

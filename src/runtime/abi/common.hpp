@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "kiln/error.hpp"
@@ -67,6 +68,15 @@ void fill_sized(T* out, T value) {
   const std::size_t size = std::min(out->struct_size, sizeof value);
   value.struct_size = out->struct_size;
   std::memcpy(out, &value, size);
+}
+
+/// Gives the text that `make()` returns to the caller.
+template <class Make>
+void give_text(kiln_text* out, const Make& make) {
+  require_sized(out, sizeof *out);  // a shorter one could not be released
+  auto owned = std::make_unique<std::string>(make());
+  fill_sized(out, kiln_text{sizeof(kiln_text), owned->c_str(), owned->size(), owned.get()});
+  static_cast<void>(owned.release());  // the caller's now
 }
 
 inline std::string text(const char* s) { return s ? s : ""; }

@@ -16,6 +16,10 @@ kiln_status kiln_service_open_operator(kiln_service* service, const char* name, 
   });
 }
 
+kiln_status kiln_service_describe_operators(kiln_service* service, const char* name, kiln_text* out) {
+  return guarded([&] { give_text(out, [&] { return of(service).operators().describe(text(name)); }); });
+}
+
 kiln_status kiln_operator_call(kiln_operator* op, const kiln_call* call) {
   return guarded([&] {
     require(op && call, "operator and call must not be null");

@@ -69,12 +69,7 @@ void kiln_text_release(kiln_text* text) {
 }
 
 kiln_status kiln_service_missing(kiln_service* service, kiln_text* out) {
-  return guarded([&] {
-    require_sized(out, sizeof *out);  // a shorter one could not be released
-    auto owned = std::make_unique<std::string>(of(service).core().misses().plan());
-    fill_sized(out, kiln_text{sizeof(kiln_text), owned->c_str(), owned->size(), owned.get()});
-    static_cast<void>(owned.release());  // the caller's now
-  });
+  return guarded([&] { give_text(out, [&] { return of(service).core().misses().plan(); }); });
 }
 
 kiln_status kiln_service_fingerprint(kiln_service* service, char out[33]) {

@@ -258,6 +258,14 @@ void OperandReader::check_tensor(std::size_t i, const CallFrame& frame) const {
   if (!fits) fail_shape(i, frame);
 }
 
+/// True for the name of one of the operand's own dimensions, which it may have in any size.
+bool OperandReader::names_extent_of(std::size_t i, const source::Expression& extent) const {
+  const std::vector<int>& reads = extent.reads();
+  if (reads.size() != 1 || reads[0] < spec_.first_slot) return false;
+  const source::BindMeasure& measure = spec_.measures[static_cast<std::size_t>(reads[0] - spec_.first_slot)];
+  return measure.kind == source::BindMeasure::Kind::extent && measure.operand == static_cast<int>(i);
+}
+
 std::string OperandReader::expected_shapes(std::size_t i, const CallFrame& frame) const {
   std::string out;
   for (const source::BindShape& shape : operand(i).shapes) {
@@ -266,7 +274,7 @@ std::string OperandReader::expected_shapes(std::size_t i, const CallFrame& frame
     for (const source::Expression& extent : shape.extents) {
       out += (first ? "" : ", ") + extent.text();
       const std::string value = std::to_string(extent.evaluate(frame.slots));
-      if (value != extent.text()) out += " = " + value;
+      if (value != extent.text() && !names_extent_of(i, extent)) out += " = " + value;
       first = false;
     }
     out += ']';

@@ -194,6 +194,7 @@ void Operator::take_parameters(const CallFrame& frame, std::int64_t* values) con
 const LoadedKernel* Operator::make_ready(const std::int64_t* values, const kiln_call& call) const {
   GetRequest request;
   request.stream = reinterpret_cast<toolchain::CUstream>(call.stream);
+  request.may_compile = call.no_compile == 0, request.past_seal = call.past_seal != 0;
   const std::vector<Value> given = values_of(values);
   if (template_.target().context) return &template_.get(given, request);
   template_.compile(given, request);

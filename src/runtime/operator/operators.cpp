@@ -5,6 +5,7 @@
 #include "base/quote.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
+#include "manifest/bind/describe.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -16,6 +17,19 @@ const source::BindSpec* bind_named(const source::Manifest& manifest, std::string
 }
 
 }  // namespace
+
+template <class Each>
+void Operators::each_template(const Each& each) {
+  for (const std::string& of : catalog_.names()) {
+    std::shared_ptr<const source::Template> origin;
+    try {
+      origin = catalog_.open(of);
+    } catch (const Error&) {
+      continue;  // The manifest of another template is wrong. Opening that template says so.
+    }
+    each(origin->manifest);
+  }
+}
 
 Operators::Found Operators::find(const std::string& name) {
   // The usual names are found without a look at all directories.
@@ -32,20 +46,14 @@ Operators::Found Operators::find(const std::string& name) {
     if (has(out)) return out;
   }
   if (has({name, name})) return {name, name};
-  const std::vector<std::string> templates = catalog_.names();
   std::vector<std::string> known;
   std::vector<Found> found;
-  for (const std::string& of : templates) {
-    try {
-      const auto origin = catalog_.open(of);
-      for (const source::BindSpec& bind : origin->manifest.binds) {
-        known.push_back(bind.name);
-        if (bind.name == name) found.push_back({of, name});
-      }
-    } catch (const Error&) {
-      // The manifest of another template is wrong. Opening that template says so.
+  each_template([&](const source::Manifest& manifest) {
+    for (const source::BindSpec& bind : manifest.binds) {
+      known.push_back(bind.name);
+      if (bind.name == name) found.push_back({manifest.name, name});
     }
-  }
+  });
   if (found.size() == 1) return found.front();
   if (found.size() > 1) {
     std::vector<std::string> all;
@@ -54,11 +62,26 @@ Operators::Found Operators::find(const std::string& name) {
                                             "; choose one of: " + base::join(all, " "));
   }
   std::sort(known.begin(), known.end());
+  const std::vector<std::string> templates = catalog_.names();
   throw Error(Errc::unknown_template,
               (std::find(templates.begin(), templates.end(), name) != templates.end()
                    ? "template " + base::quote(name) + " is no operator: its manifest has no [bind]"
                    : "there is no operator " + base::quote(name)) +
                   base::did_you_mean(name, known) + "; operators: " + base::join(known, " "));
+}
+
+std::string Operators::describe(const std::string& name) {
+  std::vector<std::string> items;
+  if (!name.empty()) {
+    const Found found = find(name);
+    const std::shared_ptr<const source::Template> origin = catalog_.open(found.of);
+    items.push_back(source::json_of(origin->manifest, *bind_named(origin->manifest, found.name)));
+  } else {
+    each_template([&](const source::Manifest& manifest) {
+      for (const source::BindSpec& bind : manifest.binds) items.push_back(source::json_of(manifest, bind));
+    });
+  }
+  return '[' + base::join(items, ",") + ']';
 }
 
 const Operator& Operators::open(const std::string& name, int device, const std::string& arch) {

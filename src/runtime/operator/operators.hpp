@@ -21,12 +21,16 @@ class Operators {
   /// `name`: that of an operator, or TEMPLATE.OPERATOR. Throws Error as Scope::open, and unknown_template with the
   /// known operators.
   const Operator& open(const std::string& name, int device, const std::string& arch);
+  /// A JSON array of source::json_of, for one operator or, with "", for all. Throws as open.
+  std::string describe(const std::string& name);
 
  private:
   struct Found {
     std::string of, name;  ///< template and operator
   };
   Found find(const std::string& name);
+  template <class Each>
+  void each_template(const Each& each);
 
   struct State {
     std::mutex mutex;

@@ -152,6 +152,44 @@ TEST_F(Operators, ALayoutThatTheKernelDoesNotReadIsCopiedOrRefused) {
           {"fused_add_rms_norm: residual is", "make it contiguous"});
 }
 
+TEST_F(Operators, ACallMayTakeKernelsFromDiskOnlyOrAfterASeal) {
+  const Operator op = service().operator_("rms_norm");
+  const TensorView x = at(0x200000, Dtype::f32, {8, 64}), weight = at(0x300000, Dtype::f32, {64});
+  const TensorView out = at(0x400000, Dtype::f32, {8, 64});
+  const Operand operands[] = {x, weight, {}, {}, {}, {}, out};
+  kiln_call call{sizeof call, nullptr, operands, 7, nullptr, nullptr, 1, 0};
+  const unsigned launches = kiln_fake_launches();
+  expect_error(Errc::not_ready, {"rms_norm", "may not compile"}, [&] { op.call(call); });
+  service().seal();
+  call.no_compile = 0;
+  expect_error(Errc::not_ready, {"rms_norm", "sealed"}, [&] { op.call(call); });
+  EXPECT_EQ(kiln_fake_launches(), launches);
+  call.past_seal = 1;
+  op.call(call);
+  EXPECT_EQ(kiln_fake_launches(), launches + 1);
+  call.past_seal = 0;
+  op.call(call);
+  EXPECT_EQ(kiln_fake_launches(), launches + 2) << "the kernel is ready now";
+}
+
+TEST_F(Operators, ADescriptionHasOperandsDefaultsAndRules) {
+  const std::string one = service().describe_operators("act_and_mul");
+  for (const char* part :
+       {R"("name":"x","kind":"tensor","optional":false,"written":false,"dtype":"T","shapes":[["...","W"]])",
+        R"("name":"act","kind":"choice")",
+        R"("default":"silu","choices":["silu","gelu","gelu_tanh","swigluoai"])",
+        R"("name":"alpha","kind":"number")", R"("default":1.702)", R"("shapes":[["1"],[]])",
+        R"({"expr":"W % 2 == 0","message":"x has rows of {W})", R"("shapes":[["...","W / 2"]])",
+        R"({"name":"D","kind":"int","value":"W / 2","given_by":null,"default":null})",
+        R"({"name":"OUT","kind":"dtype","value":"out_dtype","given_by":"out_dtype","default":"T"})"})
+    EXPECT_NE(one.find(part), std::string::npos) << part << '\n' << one;
+  const std::string all = service().describe_operators();
+  for (const char* name : {"act_and_mul_group_fp8", "fused_add_rms_norm", "rope_", "delta_recurrent"})
+    EXPECT_NE(all.find(std::string(R"("name":")") + name + '"'), std::string::npos) << name;
+  expect_error(Errc::unknown_template, {"'rms_nrom'", "rms_norm"},
+               [&] { service().describe_operators("rms_nrom"); });
+}
+
 TEST_F(Operators, UnknownOperatorsAreNamedWithTheKnownOnes) {
   expect_error(Errc::unknown_template,
                {"there is no operator 'rmsnorm'", "did you mean 'rms_norm'", "act_and_mul"},

@@ -2,6 +2,7 @@
 
 #include "instantiate/instantiate.hpp"
 #include "instantiate/plan.hpp"
+#include "manifest/bind/describe.hpp"
 #include "tools/kiln/templates/page.hpp"
 
 namespace kiln::cli {
@@ -136,8 +137,7 @@ Json json_of(const source::Template& origin) {
   for (const auto& g : manifest.globals)
     out["globals"].push_back({{"name", g.name}, {"symbol", g.symbol}, {"doc", g.doc}});
   out["operators"] = Json::array();
-  for (const auto& b : manifest.binds)
-    out["operators"].push_back({{"name", b.name}, {"call", b.call}, {"out", b.out}, {"doc", b.doc}});
+  for (const auto& b : manifest.binds) out["operators"].push_back(Json::parse(source::json_of(manifest, b)));
   out["exports"] = Json::object();
   for (const auto& e : manifest.exports) out["exports"][e.name] = e.cpp;
   out["overrides"] = Json::array();

@@ -151,11 +151,6 @@ void print_symbols(const Manifest& manifest) {
 
 }  // namespace
 
-std::string_view to_string(ParameterKind kind) noexcept {
-  constexpr std::string_view names[] = {"dtype", "int", "bool", "enum", "type"};
-  return names[static_cast<int>(kind)];
-}
-
 std::string allowed_values(const ParameterSpec& p) {
   if (p.kind == ParameterKind::boolean) return "false true";
   if (p.range) return std::to_string(p.range->first) + ".." + std::to_string(p.range->second);
@@ -171,17 +166,6 @@ std::string short_parameters(const Manifest& manifest) {
   std::string out = base::join(required, " ");
   if (!optional.empty()) out += (out.empty() ? "[" : " [") + base::join(optional, " ") + ']';
   return out;
-}
-
-std::string default_text(const ParameterSpec& p) {
-  const std::string& text = p.default_value.text();
-  if (p.kind == ParameterKind::integer || text.find_first_not_of("-0123456789") != std::string::npos)
-    return text;
-  if (p.kind == ParameterKind::boolean) return text == "0" ? "false" : "true";
-  for (const auto& choice : p.choices) {
-    if (std::to_string(choice.value) == text) return choice.name;
-  }
-  return text;
 }
 
 std::string supported_archs(const Manifest& manifest) {

@@ -12,10 +12,6 @@ namespace kiln::cli {
 std::string short_parameters(const source::Manifest& manifest);
 /// "f32 f16 bf16", "1..65536", "false true"
 std::string allowed_values(const source::ParameterSpec& parameter);
-/// Text of a parameter's default. The manifest's reader made numbers of booleans and names; they are written
-/// as words again. REQUIRES: the parameter has a default.
-std::string default_text(const source::ParameterSpec& parameter);
-std::string_view to_string(source::ParameterKind kind) noexcept;
 /// "sm_80 and later", "sm_90a", "any"
 std::string supported_archs(const source::Manifest& manifest);
 /// "base", "family" or "exact": the instructions that its source needs from 9.0 on.

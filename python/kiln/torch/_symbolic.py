@@ -1,0 +1,194 @@
+"""Shapes of operators while torch traces, where a size may be a symbol.
+
+An operator's description says shapes and rules as expressions of the manifest. Here they are evaluated over torch's
+symbolic numbers, which kiln's library does not know. The library does the same over numbers in every call.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .._errors import Code, Error
+from .._values import dtype_names
+
+_TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d+|&&|\|\||[<>=!]=|.)")
+_WORDS = {"&&": " and ", "||": " or ", "!": "NOT@", "/": "//", "true": "True", "false": "False"}
+DTYPES: dict[str, torch.dtype] = {
+    kiln: getattr(torch, name) for name, kiln in dtype_names.items() if isinstance(getattr(torch, name, None), torch.dtype)
+}
+
+
+def _python(tokens: list[str]) -> str:
+    """The expression of these tokens in Python."""
+    depth, question, colon, pending = 0, -1, -1, 0
+    for i, token in enumerate(tokens):
+        depth += (token == "(") - (token == ")")
+        if depth:
+            continue
+        if token == "?":
+            question, pending = (i if question < 0 else question), pending + 1
+        elif token == ":" and question >= 0:
+            pending -= 1
+            if not pending and colon < 0:
+                colon = i
+    if question >= 0:
+        condition, yes, no = tokens[:question], tokens[question + 1 : colon], tokens[colon + 1 :]
+        return f"({_python(yes)} if {_python(condition)} else {_python(no)})"
+    out, i = "", 0
+    while i < len(tokens):
+        token = tokens[i]
+        if token == "(":
+            end, depth = i, 0
+            while True:
+                depth += (tokens[end] == "(") - (tokens[end] == ")")
+                if not depth:
+                    break
+                end += 1
+            out += f"({_python(tokens[i + 1 : end])})"
+            i = end
+        else:
+            choice = "." in token and f'"{token.partition(".")[2]}"'  # a choice of a parameter: its name
+            out += choice or _WORDS.get(token, token)
+        i += 1
+    return out
+
+
+@functools.cache
+def compiled(text: str) -> Any:
+    """The expression as Python code."""
+    return compile(_python(_TOKEN.findall(text)).strip(), f"<{text}>", "eval")
+
+
+class _Not:
+    """C's "!", which binds tighter than Python's "not": !x is NOT@x."""
+
+    def __matmul__(self, x: Any) -> bool:
+        return not x
+
+
+def _larger(a: Any, b: Any) -> Any:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else torch.sym_max(a, b)
+
+
+FUNCTIONS: dict[str, Any] = {
+    "NOT": _Not(),
+    "present": lambda x: x is not None,
+    "dim": lambda x, i: x.shape[i],
+    "rank": lambda x: x.dim(),
+    "numel": lambda x: x.numel(),
+    "dtype": lambda x: x.dtype,
+    "stride": lambda x, i: x.stride(i),
+    "max": _larger,
+    "ceil_div": lambda a, b: (a + b - 1) // b,
+    "round_up": lambda a, b: (a + b - 1) // b * b,
+}
+
+
+class Shapes:
+    """Checks the tensors of a traced call, and makes its outputs. Nothing is launched.
+
+    concrete(name, value) is called for each number that would be compiled into the kernel.
+    """
+
+    def __init__(self, description: dict[str, Any], concrete: Callable[[str, Any], None]) -> None:
+        self.description, self.concrete = description, concrete
+        self.lets = {let["name"] for let in description["let"]}
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        inputs = self.description["inputs"]
+        values = {o["name"]: o.get("default") for o in inputs}
+        values |= dict(zip(values, given)) | named
+        values = {o["name"]: DTYPES.get(v, v) if o["kind"] == "dtype" else v for o, v in zip(inputs, values.values())}
+        self.known: dict[str, Any] = DTYPES | FUNCTIONS | values
+        self.leading: tuple[Any, ...] | None = None
+        for operand in inputs:
+            if operand["kind"] == "tensor" and values[operand["name"]] is not None:
+                self._take(operand, values[operand["name"]])
+        for let in self.description["let"]:
+            self.known[let["name"]] = self._value(let["value"])
+        for operand in inputs:
+            if operand["kind"] == "tensor" and values[operand["name"]] is not None:
+                self._check(operand, values[operand["name"]])
+        for rule in self.description["require"]:
+            if not self._value(rule["expr"]):
+                self._refuse(re.sub(r"\{([^{}]+)\}", lambda name: str(self._value(name[1])), rule["message"]))
+        self._parameters(values)
+        first = next(v for v in values.values() if isinstance(v, torch.Tensor))
+        made = [self._make(output, first) for output in self.description["outputs"]]
+        return made[0] if len(made) == 1 else tuple(made) if made else None
+
+    def _value(self, text: str) -> Any:
+        return eval(compiled(text), {"__builtins__": {}}, self.known)
+
+    def _refuse(self, message: str) -> None:
+        raise Error(f"{self.description['name']}: {message}", Code.invalid_argument)
+
+    def _take(self, operand: dict[str, Any], x: torch.Tensor) -> None:
+        """Takes the names of dimensions and dtypes from the first tensor that has them."""
+        self.known.setdefault(operand["dtype"], x.dtype)
+        if len(operand["shapes"]) > 1:
+            return
+        extents = operand["shapes"][0]
+        named = extents[1:] if extents[:1] == ["..."] else extents
+        if x.dim() < len(named) or (named == extents and x.dim() != len(named)):
+            self._refuse_shape(operand, x)
+        if named != extents and self.leading is None:
+            self.leading = tuple(x.shape[: x.dim() - len(named)])
+        for name, size in zip(named, x.shape[x.dim() - len(named) :]):
+            if name.isidentifier() and name not in self.lets:
+                self.known.setdefault(name, size)
+
+    def _check(self, operand: dict[str, Any], x: torch.Tensor) -> None:
+        wanted = self.known[operand["dtype"]] if operand["dtype"] != "any" else x.dtype
+        if x.dtype != wanted:
+            self._refuse(f"{operand['name']} is {_described(x)}, expected {wanted}")
+        if not any(self._has(x, extents) for extents in operand["shapes"]):
+            self._refuse_shape(operand, x)
+
+    def _has(self, x: torch.Tensor, extents: list[str]) -> bool:
+        named = extents[1:] if extents[:1] == ["..."] else extents
+        before = x.dim() - len(named)
+        if before < 0 or (named == extents and before) or (named != extents and tuple(x.shape[:before]) != self.leading):
+            return False
+        return all(size == self._value(extent) for size, extent in zip(x.shape[before:], named))
+
+    def _refuse_shape(self, operand: dict[str, Any], x: torch.Tensor) -> None:
+        expected = " or ".join(f"[{', '.join(self._expected(extent) for extent in e)}]" for e in operand["shapes"])
+        self._refuse(f"{operand['name']} is {_described(x)}, expected {expected}")
+
+    def _expected(self, extent: str) -> str:
+        """The extent and, where it is known, its value: "H = 512"."""
+        try:
+            value = self._value(extent)
+        except (NameError, AttributeError, SyntaxError):
+            return extent
+        return extent if str(value) == extent else f"{extent} = {value}"
+
+    def _parameters(self, values: dict[str, Any]) -> None:
+        """Computes the parameters that are numbers. They are the last names that outputs read."""
+        for parameter in self.description["parameters"]:
+            name, text = parameter["name"], parameter["value"]
+            if parameter["given_by"] is not None and values[parameter["given_by"]] is None:
+                text = None
+            if parameter["kind"] == "dtype":
+                self.known.setdefault(name, self._value(text or parameter["default"]))
+            elif text is not None and parameter["kind"] == "int":
+                self.concrete(name, self._value(text))
+                self.known.setdefault(name, self._value(text))
+
+    def _make(self, output: dict[str, Any], like: torch.Tensor) -> torch.Tensor:
+        extents, dtype = output["shapes"][0], self._value(output["dtype"])
+        named = extents[1:] if extents[:1] == ["..."] else extents
+        shape = [*(self.leading or () if named != extents else ()), *map(self._value, named)]
+        if output["strides"]:
+            return torch.empty_strided(shape, [self._value(s) for s in output["strides"]], dtype=dtype, device=like.device)
+        return torch.empty(shape, dtype=dtype, device=like.device)
+
+
+def _described(x: torch.Tensor) -> str:
+    return f"{dtype_names.get(str(x.dtype).rpartition('.')[2], x.dtype)} {list(x.shape)}"

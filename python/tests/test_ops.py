@@ -1,0 +1,151 @@
+"""kiln.ops without torch: arrays of numpy, whose memory is the fake driver's device memory."""
+
+import ctypes
+import gc
+
+import kiln
+import kiln.ops
+import pytest
+
+numpy = pytest.importorskip("numpy")
+X, W = numpy.ones((4, 64), numpy.float32), numpy.ones(64, numpy.float32)
+
+
+@pytest.fixture(autouse=True)
+def launching(driver, host_memory):
+    with kiln.Service() as service:
+        kiln.use_service(service)
+        yield service
+    kiln.use_service(kiln.Service())
+
+
+def pointers(driver, count=3):
+    return [int.from_bytes(a, "little") for a in driver.launch()[1][:count]]
+
+
+def test_every_operator_of_the_template_path_is_a_function():
+    assert {"rms_norm", "fused_add_rms_norm", "attn_decode_paged", "describe"} <= set(dir(kiln.ops))
+    assert [o["name"] for o in kiln.ops.describe("rms_norm")["inputs"]][:3] == ["x", "weight", "eps"]
+    with pytest.raises(AttributeError, match=r"no operator 'rms_nrom'; did you mean 'rms_norm'"):
+        kiln.ops.rms_nrom(X)
+
+
+def test_outputs_are_the_callers_or_new(driver):
+    out = numpy.empty_like(X)
+    assert kiln.ops.rms_norm(X, W, out=out) is out
+    assert pointers(driver) == [out.ctypes.data, X.ctypes.data, W.ctypes.data]
+    made = kiln.ops.rms_norm(X, W, 0.5)
+    assert (made.shape, made.strides, made.dtype, made.__dlpack_device__()) == ((4, 64), (64, 1), "float32", (2, 0))
+    assert pointers(driver)[0] == made.__cuda_array_interface__["data"][0]
+    assert ctypes.c_float.from_buffer_copy(driver.launch()[1][6]).value == 0.5
+    assert kiln.ops.rms_norm(made, W).shape == (4, 64) and pointers(driver)[1] == made.__cuda_array_interface__["data"][0]
+
+
+def test_several_outputs_are_a_tuple_and_may_have_strides(driver):
+    values, scales = kiln.ops.fp8_quant_group(numpy.ones((6, 256), numpy.float32), column_major=True)
+    assert (values.dtype, values.shape) == ("float8_e4m3fn", (6, 256))
+    assert (scales.dtype, scales.shape, scales.strides) == ("float32", (6, 2), (1, 8))
+    given = numpy.empty((6, 2), numpy.float32)
+    kiln.ops.fp8_quant_group(numpy.ones((6, 256), numpy.float32), out_scale=given)
+    assert given.ctypes.data in pointers(driver, 12)
+
+
+def test_memory_of_an_output_lives_as_long_as_an_array_over_it(driver):
+    frees = driver.calls("cuMemFree")
+    made = kiln.ops.rms_norm(X, W)
+    capsule = made.__dlpack__()
+    del made
+    gc.collect()
+    assert driver.calls("cuMemFree") == frees
+    del capsule
+    gc.collect()
+    assert driver.calls("cuMemFree") == frees + 1
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda f: f(X, W[:63]), kiln.Error, r"rms_norm: weight is f32 \[63\], expected \[H = 64\]"),
+        (lambda f: f(X, "a"), kiln.Error, "rms_norm: weight is a str, expected an array of a CUDA device"),
+        (lambda f: f(X, W, "a"), kiln.Error, "rms_norm: eps is a str, expected a number"),
+        (lambda f: f(X, W, gemma="a"), kiln.Error, "rms_norm: gemma is a str, expected a boolean"),
+        (lambda f: f(X, W, out_dtype="bf17"), kiln.Error, "out_dtype = 'bf17' is not allowed; did you mean 'bf16'"),
+        (lambda f: f(X, W, out_dtype=object()), kiln.Error, "out_dtype is a object, expected an element type"),
+        (lambda f: f(X), kiln.Error, "rms_norm.*weight"),
+        (lambda f: f(X, W, foo=1), TypeError, "rms_norm has no operand 'foo'; operands: x weight eps .* stream"),
+        (lambda f: f(X, W, x=X), TypeError, "rms_norm: x is given twice"),
+        (lambda f: f(*[X] * 9), TypeError, "rms_norm takes at most 7 operands, and 9 were given"),
+        (lambda f: f(X[:, ::2], W[:32]), kiln.Error, "make it contiguous"),
+        (lambda f: f(X, W, out=X[:3]), kiln.Error, "out is"),
+    ],
+)
+def test_wrong_operands_are_refused_by_name_before_a_launch(call, error, text, driver):
+    before = driver.launches()
+    with pytest.raises(error, match=text):
+        call(kiln.ops.rms_norm)
+    assert driver.launches() == before
+
+
+def test_the_stream_is_the_callers(driver):
+    stream = driver.stream()
+    kiln.ops.rms_norm(X, W, out=numpy.empty_like(X), stream=stream)
+    assert driver.launch()[0].stream == stream
+
+
+def test_another_service_is_used_from_its_next_call_on(driver, launching):
+    out = numpy.empty_like(X)
+    kiln.ops.rms_norm(X, W, out=out)
+    with kiln.Service() as other:
+        kiln.use_service(other)
+        kiln.ops.rms_norm(X, W, out=out)
+        assert other.stats()["loads"] == 1
+    kiln.use_service(launching)
+    launching.close()
+    kiln.ops.rms_norm(X, W, out=out)  # a closed service is replaced
+
+
+def test_an_arch_needs_no_device_and_launches_nothing(driver, launching):
+    before = driver.launches()
+    operator = launching.operator("rms_norm", arch="sm_90a")
+    operator(X, W, out=numpy.empty_like(X))
+    assert driver.launches() == before and launching.stats()["loads"] == 0
+
+
+def test_a_template_of_ones_own_is_an_operator(driver, tmp_path):
+    (tmp_path / "twice.cu").write_text(
+        '#include "kiln/dtype.cuh"\ntemplate <class T> __global__ void twice(T* out, const T* x, int n) { out[0] = x[0]; }'
+    )
+    (tmp_path / "twice.toml").write_text(
+        """format = 1
+[template]
+name = "twice"
+source = "twice.cu"
+instantiate = "twice<{T}>"
+[param.T]
+kind = "dtype"
+values = ["f32", "i32"]
+[[arg]]
+name = "out"
+type = "ptr<T>"
+access = "write"
+shape = ["n"]
+[[arg]]
+name = "x"
+type = "ptr<T>"
+shape = ["n"]
+[[arg]]
+name = "n"
+type = "i32"
+[launch]
+grid = [1]
+block = [32]
+[bind]
+call = "x: T[n]"
+out = "out: T[n]"
+"""
+    )
+    with kiln.Service(template_path=tmp_path) as service:
+        kiln.use_service(service)
+        assert "twice" in dir(kiln.ops)
+        assert kiln.ops.twice(numpy.ones(5, numpy.int32)).shape == (5,)
+        assert b"twice" in driver.launch()[0].kernel
