@@ -64,7 +64,8 @@ class _Mode:
             if mode == "sealed":
                 raise NotReady(f"{self.name} is sealed: {error}", error.code) from None
             if mode == "warn":
-                warnings.warn(f"{self.name}: {error}; it is compiled after the seal, as its mode (warn) allows", stacklevel=2)
+                kernel = str(error).partition(" is not in memory")[0].removeprefix("sealed: ")
+                warnings.warn(f"{self.name}: {kernel} is compiled after the seal, as its mode (warn) allows", stacklevel=2)
             return self._past_seal()
         return _operator.in_its_context(error, device)
 

@@ -36,6 +36,9 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   const LoadedKernel* find_packed(const PackedParameters& parameters) const noexcept {
     return tables_.ready.find(parameters);
   }
+  /// Says whether a kernel that find_packed has returned is still the one that it would return: the number is the
+  /// same then. Calls nothing at all.
+  std::uint64_t changes() const noexcept { return tables_.ready.changes(); }
   /// The kernel for `values`, which is made if it is not ready. Throws CompileError and Error.
   const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
   /// As get, on a thread of the service. Errors that get throws before it looks for the image are

@@ -62,8 +62,10 @@ const LoadedKernel* ReadyTable::insert(const PackedParameters& p, const LoadedKe
 }
 
 void ReadyTable::replace(const PackedParameters& p, const LoadedKernel* kernel) noexcept {
-  if (Bucket* bucket = bucket_of(p, hash_of(p.words(), p.size())))
+  if (Bucket* bucket = bucket_of(p, hash_of(p.words(), p.size()))) {
     bucket->kernel.store(kernel, std::memory_order_release);
+    count_change();
+  }
 }
 
 void ReadyTable::grow() {
@@ -90,10 +92,12 @@ void ReadyTable::replace_everywhere(const LoadedKernel* old, const LoadedKernel*
   for (std::uint64_t i = 0; i <= in->mask; ++i)
     if (in->buckets[i].kernel.load(std::memory_order_relaxed) == old)
       in->buckets[i].kernel.store(kernel, std::memory_order_release);
+  count_change();
 }
 
 void ReadyTable::clear() noexcept {
   current_.store(nullptr, std::memory_order_release);
+  count_change();
   buckets_.clear();
   more_.clear();
   used_ = 0;

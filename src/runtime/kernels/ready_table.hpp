@@ -86,6 +86,9 @@ class ReadyTable {
     }
   }
 
+  /// A number that changes when a kernel that was in the table is replaced or leaves it. Wait-free.
+  std::uint64_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
+
   /// Returns the kernel that is in the table afterwards: an earlier one wins. REQUIRES: no other writer.
   const LoadedKernel* insert(const PackedParameters& parameters, const LoadedKernel* kernel);
   /// Replaces the kernel of an entry that is there. REQUIRES: no other writer.
@@ -142,7 +145,10 @@ class ReadyTable {
   Bucket* bucket_of(const PackedParameters& parameters, std::uint64_t hash) const noexcept;
   void grow();
 
+  void count_change() noexcept { changes_.fetch_add(1, std::memory_order_release); }
+
   std::atomic<const Buckets*> current_{nullptr};
+  std::atomic<std::uint64_t> changes_{0};
   std::uint64_t used_ = 0;
   std::vector<std::unique_ptr<Buckets>> buckets_;
   std::vector<std::unique_ptr<std::int32_t[]>> more_;

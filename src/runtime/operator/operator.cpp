@@ -63,6 +63,7 @@ void Operator::call_anew(const kiln_call& call) const {
   take_parameters(frame, values);
   PackedParameters packed;
   packed.set(values, static_cast<std::uint32_t>(packed_parameters_.size()));
+  const std::uint64_t changes = template_.changes();  // read first: a later change is seen by the next call
   const LoadedKernel* kernel = template_.find_packed(packed);
   if (!kernel) kernel = make_ready(values, call);
   if (!kernel) return;  // without a device
@@ -75,7 +76,7 @@ void Operator::call_anew(const kiln_call& call) const {
   const bool as_given = check_layouts(call, frame);
   writer_.write_addresses(frame);
   launch(call, *kernel, frame.data.data(), writer_.count());
-  if (as_given) remember(call, *kernel, packed, frame);
+  if (as_given) remember(call, *kernel, changes, frame);
 }
 
 void Operator::launch(const kiln_call& call, const LoadedKernel& kernel, const void* const* data,
@@ -96,8 +97,8 @@ const Operator::Remembered* Operator::remembered(const kiln_call& call) const no
 
 /// Returns false when the kernel is not in use any more: it was released, or a better one has replaced it.
 bool Operator::launch_again(const Remembered& known, const kiln_call& call) const {
-  const LoadedKernel* const kernel = template_.find_packed(known.packed);
-  if (!kernel || kernel != known.kernel.load(std::memory_order_relaxed)) return false;
+  if (known.changes.load(std::memory_order_acquire) != template_.changes()) return false;
+  const LoadedKernel* const kernel = known.kernel.load(std::memory_order_relaxed);
   std::array<const void*, source::kMaxArguments> data;
   std::array<std::uint64_t, source::kMaxArguments> addresses;
   std::array<kiln_tensor, kMaxOperands> made;
@@ -134,10 +135,10 @@ bool Operator::is_left_out(std::size_t argument, const CallFrame& frame) const {
          (a.kind == BindArgument::Kind::tensor && !frame.tensors[static_cast<std::size_t>(a.operand)]);
 }
 
-void Operator::remember(const kiln_call& call, const LoadedKernel& kernel, const PackedParameters& packed,
+void Operator::remember(const kiln_call& call, const LoadedKernel& kernel, std::uint64_t changes,
                         const CallFrame& frame) const {
   if (remembered_.back().load(std::memory_order_acquire) && !remembered(call)) return;  // full
-  std::unique_ptr<Remembered> made(new Remembered{CallShape(call), packed, {&kernel}, {}, {}, {}, {}});
+  std::unique_ptr<Remembered> made(new Remembered{CallShape(call), {&kernel}, {changes}, {}, {}, {}, {}});
   if (made->shape.empty()) return;
   std::size_t count = writer_.count();  // a launch need not give what the kernel's own defaults say
   while (count > 0 && manifest_.arguments[count - 1].optional && is_left_out(count - 1, frame)) --count;
@@ -169,7 +170,12 @@ void Operator::remember(const kiln_call& call, const LoadedKernel& kernel, const
     }
     if (present->shape != made->shape) continue;
     // Another thread was first, or another kernel serves now: the entry is for that one when only the kernel differs.
-    if (present->storage == made->storage && present->extents == made->extents) present->kernel = &kernel;
+    const std::lock_guard lock(mutex_);
+    if (present->storage == made->storage && present->extents == made->extents &&
+        changes > present->changes.load(std::memory_order_relaxed)) {
+      present->kernel.store(&kernel, std::memory_order_relaxed);
+      present->changes.store(changes, std::memory_order_release);
+    }
     return;
   }
 }

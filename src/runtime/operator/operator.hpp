@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,17 +31,17 @@ class Operator {
   /// A call that was checked and launched. A call of the same shape needs neither checks nor arithmetic.
   struct Remembered {
     CallShape shape;
-    PackedParameters packed;
-    mutable std::atomic<const LoadedKernel*> kernel;  ///< it serves as long as the ready table has it
-    std::vector<std::uint64_t> storage;               ///< of the arguments that a launch gets
-    std::vector<std::size_t> pointers;                ///< arguments that are tensors
-    std::vector<kiln_tensor> wanted;                  ///< of outputs that the allocator makes
+    mutable std::atomic<const LoadedKernel*> kernel;
+    mutable std::atomic<std::uint64_t> changes;  ///< of the template, when the kernel was found
+    std::vector<std::uint64_t> storage;          ///< of the arguments that a launch gets
+    std::vector<std::size_t> pointers;           ///< arguments that are tensors
+    std::vector<kiln_tensor> wanted;             ///< of outputs that the allocator makes
     std::vector<std::vector<std::int64_t>> extents;
   };
 
   const Remembered* remembered(const kiln_call& call) const noexcept;
   bool launch_again(const Remembered& known, const kiln_call& call) const;
-  void remember(const kiln_call& call, const LoadedKernel& kernel, const PackedParameters& packed,
+  void remember(const kiln_call& call, const LoadedKernel& kernel, std::uint64_t changes,
                 const CallFrame& frame) const;
   bool is_left_out(std::size_t argument, const CallFrame& frame) const;
   void call_anew(const kiln_call& call) const;
@@ -68,6 +69,7 @@ class Operator {
   std::vector<int> packed_parameters_;  ///< for each parameter up to the last given one: its entry, or -1
   /// The first calls of different shapes. Calls of further shapes are checked every time.
   mutable std::array<std::atomic<const Remembered*>, 8> remembered_{};
+  mutable std::mutex mutex_;  ///< serialises changes of what is remembered
 };
 
 }  // namespace kiln::runtime
