@@ -1,0 +1,251 @@
+"""Forwards that replace those of transformers' modules: norms, rotary embeddings, gated MLPs, decoder layers.
+
+Each is made from the forward that it replaces, keeps its signature, and calls it where kiln does not fit:
+where gradients are enabled, on other devices, and for other types. They run eagerly, compiled and captured.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
+
+from ..torch import act_and_mul, fused_add_rms_norm, rms_norm, rope
+from . import _transformers_attention as attention
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def fits(x: Tensor, weight: Tensor) -> bool:
+    """True when kiln's operators may run on x, with a weight of x's type."""
+    return x.device.type == attention.DEVICE and x.dtype == weight.dtype and x.dtype in DTYPES and not torch.is_grad_enabled()
+
+
+def eps_of(norm: Any) -> float:
+    """Gemma's norms call it eps, the others variance_epsilon."""
+    return norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
+
+
+def is_gemma(norm: Any) -> bool:
+    return type(norm).__name__.startswith("Gemma")
+
+
+def norm_forward(original: Any) -> Any:
+    @functools.wraps(original)
+    def forward(self: Any, x: Tensor) -> Tensor:
+        if not fits(x, self.weight):
+            return original(self, x)
+        return rms_norm(x, self.weight, eps_of(self), is_gemma(self))
+
+    return forward
+
+
+def add_norm(hidden: Tensor, fresh: Tensor, norm: Any) -> Tensor:
+    """Adds hidden to fresh in place, and returns the norm of the sum. Nobody but the caller may have `fresh`."""
+    return fused_add_rms_norm(hidden, fresh, norm.weight, eps_of(norm), is_gemma(norm))
+
+
+def layer_forward(original: Any) -> Any:
+    """A decoder layer whose first addition and second norm are one operator.
+
+    The sum goes to the attention's output, which belongs to the layer. hidden_states belong to the caller.
+    """
+
+    @functools.wraps(original)
+    def forward(self: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        sandwich = hasattr(self, "pre_feedforward_layernorm")
+        norm = self.pre_feedforward_layernorm if sandwich else self.post_attention_layernorm
+        if args or not fits(hidden_states, norm.weight):
+            return original(self, hidden_states, *args, **kwargs)
+        fresh, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)
+        if sandwich:
+            fresh = self.post_attention_layernorm(fresh)
+        out = self.mlp(add_norm(hidden_states, fresh, norm))
+        return fresh + (self.post_feedforward_layernorm(out) if sandwich else out)
+
+    return forward
+
+
+def rotary_forward(original: Any) -> Any:
+    """A rotary embedding that returns kiln's form of (cos, sin): a table [rows, size] in f32, and a row for each token.
+
+    Attention modules know the form by its number of dimensions.
+    """
+
+    @functools.wraps(original)
+    def forward(self: Any, x: Tensor, position_ids: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if not fits(x, x):
+            return original(self, x, position_ids, *args, **kwargs)
+        batch, tokens = x.shape[:2]
+        cos, sin = original(self, x.new_empty(0, dtype=torch.float32), position_ids, *args, **kwargs)
+        half, rows = cos.shape[2] // 2, cos.shape[0] * cos.shape[1]
+        table = torch.cat([cos[..., :half], sin[..., :half]], -1).view(rows, 2 * half)
+        return table, torch.arange(batch * tokens, device=x.device) % rows
+
+    return forward
+
+
+def attention_forward(original: Any) -> Any:
+    """transformers' forward, with kiln's rotation. The norms and the attention function are those of the model."""
+
+    @functools.wraps(original)
+    def forward(
+        self: Any,
+        hidden_states: Tensor,
+        position_embeddings: Any = None,
+        attention_mask: Any = None,
+        past_key_values: Any = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        if position_embeddings is None or position_embeddings[0].dim() != 2:
+            return original(self, hidden_states, position_embeddings, attention_mask, past_key_values, **kwargs)
+        batch, tokens = hidden_states.shape[:2]
+        query, key, value = (
+            projection(hidden_states).view(batch, tokens, -1, self.head_dim) for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        if hasattr(self, "q_norm"):
+            query, key = self.q_norm(query), self.k_norm(key)
+        table, positions = position_embeddings
+        query, key = rope(query.flatten(0, 1), key.flatten(0, 1), positions, table)
+        query, key, value = (x.view(batch, tokens, -1, self.head_dim).transpose(1, 2) for x in (query, key, value))
+        if past_key_values is not None:
+            key, value = past_key_values.update(key, value, self.layer_idx)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        window, cap = attention.window_of(self), attention.soft_cap_of(self)
+        out, weights = attend(
+            self,
+            query,
+            key,
+            value,
+            attention_mask,
+            dropout=self.attention_dropout if self.training else 0.0,
+            scaling=self.scaling,
+            **({"sliding_window": window} if window else {}),
+            **({"softcap": cap} if cap else {}),
+            **kwargs,
+        )
+        return self.o_proj(out.reshape(batch, tokens, -1)), weights
+
+    return forward
+
+
+def mlp_forward(original: Any) -> Any:
+    @functools.wraps(original)
+    def forward(self: Any, x: Tensor) -> Tensor:
+        if not fits(x, self.kiln_gate_up) or not is_fused(self):
+            return original(self, x)
+        return self.down_proj(act_and_mul(F.linear(x, self.kiln_gate_up), self.kiln_act))
+
+    return forward
+
+
+def fuse(mlp: Any, act: str) -> None:
+    """Lays the weights of gate_proj and up_proj into one tensor, of which they become views.
+
+    One product then serves both. Names, values and writes in place stay what they were.
+    """
+    gate, up = mlp.gate_proj.weight, mlp.up_proj.weight
+    with torch.no_grad():
+        both = torch.cat([gate.data, up.data])
+    gate.data, up.data = both.split(gate.shape[0])
+    mlp.register_buffer("kiln_gate_up", both, persistent=False)
+    mlp.kiln_act, mlp.kiln_fused = act, (weakref.ref(mlp), gate, up)
+
+
+def separate(mlp: Any) -> None:
+    """Gives gate_proj and up_proj their own memory again, and removes the shared tensor."""
+    gate, up, shared = mlp.gate_proj.weight, mlp.up_proj.weight, mlp.kiln_gate_up.untyped_storage().data_ptr()
+    for weight in (gate, up):
+        if weight.untyped_storage().data_ptr() == shared:
+            weight.data = weight.data.clone()
+    for name in ("kiln_gate_up", "kiln_act", "kiln_fused"):
+        delattr(mlp, name)
+
+
+def is_fused(mlp: Any) -> bool:
+    """True while gate_proj and up_proj are the views that fuse() made. Another weight may have been assigned since."""
+    owner, gate, up = mlp.kiln_fused
+    if owner() is not mlp:
+        return False  # a deep copy: its weights are no views of its kiln_gate_up
+    if mlp.gate_proj.weight is not gate or mlp.up_proj.weight is not up:
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    return gate.data_ptr() == mlp.kiln_gate_up.data_ptr() and up.data_ptr() == mlp.kiln_gate_up[gate.shape[0]].data_ptr()
+
+
+def mlp_apply(original: Any) -> Any:
+    """nn.Module._apply, which .to() and .half() call: it moves the weights one by one, so they are fused again."""
+
+    @functools.wraps(original)
+    def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+        act = self.kiln_act
+        separate(self)
+        out = original(self, fn, recurse)
+        fuse(self, act)
+        return out
+
+    return _apply
+
+
+def model_forward(original: Any) -> Any:
+    """The forward of the model that has the layers: it decides how the attention of this call runs."""
+
+    @functools.wraps(original)
+    def forward(
+        self: Any,
+        input_ids: Tensor | None = None,
+        attention_mask: Any = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Any = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        x = inputs_embeds if input_ids is None else input_ids
+        step = None if x is None else self.kiln_attention.step(x, attention_mask, position_ids, past_key_values, kwargs)
+        if step is not None:
+            kwargs["kiln_step"] = step
+            mask = attention.marker(x.device)  # transformers takes a mask of 4 dimensions as it is, and makes none
+            by_type = hasattr(self.config, "layer_types") and type(self).__name__ in TAKE_MASKS_BY_TYPE
+            attention_mask = dict.fromkeys(("full_attention", "sliding_attention"), mask) if by_type else mask
+        elif attention.is_marker(attention_mask):
+            attention_mask = None
+        out = original(
+            self,
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
+            self.kiln_attention.prepare(past_key_values)
+        return out
+
+    return forward
+
+
+TAKE_MASKS_BY_TYPE = {"Qwen3Model", "Gemma2Model", "Gemma3TextModel"}
+
+
+def masks_for_generate(original: Any) -> Any:
+    """What generate() calls before each step with a static cache: the marker where the mask has no padding."""
+
+    @functools.wraps(original)
+    def create_masks_for_generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        x, mask, cache = (kwargs.get(name) for name in ("inputs_embeds", "attention_mask", "past_key_values"))
+        state = getattr(self.base_model, "kiln_attention", None)
+        if state is not None and x is not None and state.takes_static_step(x, mask, cache):
+            return attention.marker(x.device)
+        return original(*args, **kwargs)
+
+    return create_masks_for_generate

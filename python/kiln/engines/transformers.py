@@ -1,0 +1,217 @@
+"""Hugging Face transformers on kiln: Llama, Qwen3, Mistral and Gemma, by one call on a model.
+
+    import kiln.engines.transformers as engine
+
+    print(engine.apply(model))       # a table: which operation of which layer runs on kiln, which not and why
+    model.generate(...)              # under torch.no_grad or inference_mode; eager, compiled, or with CUDA graphs
+    engine.undo(model)
+
+apply() replaces forwards on the model's instances, and fuses the weights of gate_proj and up_proj. A module
+whose class or configuration is not known exactly stays as it is. KILN_ENGINES_OFF turns single operators off;
+apply() reads it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import transformers
+from torch import nn
+from transformers.masking_utils import create_masks_for_generate
+
+from . import _transformers_attention as _attention
+from . import _transformers_modules as _modules
+from ._explain import Explanation
+
+__all__ = ["apply", "explain", "prepare", "undo"]
+
+#: the release whose forwards the replacements stand for
+RELEASE = "5.17"
+FAMILIES = {
+    f"transformers.models.{family}.modeling_{family}" for family in ("llama", "qwen3", "mistral", "gemma", "gemma2", "gemma3")
+}
+ACTIVATIONS = {"SiLUActivation": "silu", "SiLU": "silu", "GELUTanh": "gelu_tanh", "GELUActivation": "gelu"}
+
+
+class _Survey:
+    """What apply() would do to a model: the table, and the changes."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.explanation = Explanation()
+        self.changes: list[Callable[[_Applied], None]] = []
+        known = [(name, module) for name, module in model.named_modules() if type(module).__module__ in FAMILIES]
+        if not transformers.__version__.startswith(RELEASE + "."):
+            self._nothing(f"transformers is {transformers.__version__}, expected {RELEASE}")
+        elif not known:
+            self._nothing(f"{type(model).__name__} is none of Llama, Qwen3, Mistral and Gemma")
+        else:
+            for name, module in known:
+                self._module(name, module)
+            for name, module in known:
+                if hasattr(module, "layers") and hasattr(module, "rotary_emb"):
+                    self._decoder(name, module, model)
+
+    def _nothing(self, reason: str) -> None:
+        self.explanation.add("model", "all", reason)
+
+    def _replace(self, place: str, operator: str, module: nn.Module, make: Any, reason: str = "", name: str = "forward") -> bool:
+        if not reason and name in module.__dict__:
+            reason = f"its {name} was replaced already"
+        if not self.explanation.add(place, operator, reason):
+            return False
+        self.changes.append(lambda applied: applied.replace(module, name, make))
+        return True
+
+    def _module(self, name: str, module: nn.Module) -> None:
+        kind = type(module).__name__
+        if kind.endswith("RMSNorm"):
+            self._replace(name, "rms_norm", module, _modules.norm_forward)
+        elif kind.endswith("MLP") and hasattr(module, "gate_proj"):
+            self._mlp(name, module)
+        elif kind.endswith("DecoderLayer"):
+            self._replace(name, "fused_add_rms_norm", module, _modules.layer_forward, _hooked(module.self_attn))
+
+    def _mlp(self, name: str, mlp: Any) -> None:
+        act = ACTIVATIONS.get(type(mlp.act_fn).__name__, "")
+        reason = "" if act else f"its activation is {type(mlp.act_fn).__name__}"
+        if act == "gelu" and hasattr(mlp.act_fn, "act") and mlp.act_fn.act is not nn.functional.gelu:
+            reason = "its gelu is the one in Python"
+        for linear in (mlp.gate_proj, mlp.up_proj):
+            reason = reason or _unlike_linear(linear)
+        if self._replace(name, "act_and_mul", mlp, _modules.mlp_forward, reason):
+            self.changes.append(lambda applied: applied.fuse(mlp, act))
+
+    def _decoder(self, name: str, model: Any, whole: Any) -> None:
+        layers = [layer.self_attn for layer in model.layers]
+        reason = next(filter(None, map(_hooked, layers)), "")
+        if self._replace(f"{name}.rotary_emb", "rope", model.rotary_emb, _modules.rotary_forward, reason):
+            for layer in layers:
+                self.changes.append(lambda applied, layer=layer: applied.replace(layer, "forward", _modules.attention_forward))
+        reason = next(filter(None, (_misfit(layer) for layer in layers)), "")
+        if not reason and "forward" in model.__dict__:
+            reason = "the model's forward was replaced already"
+        prefill = self.explanation.add(f"{name} ({len(layers)} layers)", "attn_prefill", reason)
+        decode = self.explanation.add(f"{name} ({len(layers)} layers)", "attn_decode_paged", reason)
+        if prefill or decode:
+            self.changes.append(lambda applied: applied.attend(model, whole, layers, prefill, decode))
+
+
+def _hooked(module: nn.Module) -> str:
+    return "its attention has forward hooks" if module._forward_hooks or module._forward_pre_hooks else ""
+
+
+def _unlike_linear(linear: nn.Module) -> str:
+    """Why the weight of a linear layer cannot become a view; empty when it can."""
+    weight = getattr(linear, "weight", None)
+    if type(linear) is not nn.Linear or type(weight) is not nn.Parameter:
+        return f"a projection is {type(linear).__name__} with a weight {type(weight).__name__}"
+    if linear.bias is not None:
+        return "a projection has a bias"
+    if "forward" in linear.__dict__ or linear._forward_hooks or linear._forward_pre_hooks:
+        return "a projection has hooks"
+    return "weights have no memory yet" if weight.device.type == "meta" else ""
+
+
+def _misfit(module: Any) -> str:
+    """Why kiln's attention kernels do not fit an attention module; empty when they fit."""
+    config, heads = module.config, module.q_proj.out_features // module.head_dim
+    implementation, group = config._attn_implementation, module.num_key_value_groups
+    if implementation not in (*_attention.IMPLEMENTATIONS, *_attention.IMPLEMENTATIONS.values()):
+        return f"attn_implementation is {implementation}, expected sdpa or eager"
+    if _attention.soft_cap_of(module) and implementation in ("sdpa", "kiln"):
+        return "sdpa of transformers ignores the model's soft cap, and kiln would not: use attn_implementation eager"
+    if not module.is_causal:
+        return "its attention is bidirectional"
+    if module.head_dim not in _attention.HEAD_SIZES:
+        return f"heads have {module.head_dim} elements, expected one of {', '.join(map(str, _attention.HEAD_SIZES))}"
+    if group > _attention.MOST_HEADS_OF_A_GROUP or heads % group:
+        return f"{group} q heads share a kv head, at most {_attention.MOST_HEADS_OF_A_GROUP} can"
+    return ""
+
+
+class _Applied:
+    """What apply() changed on a model. It lies in the model's attribute kiln_engine."""
+
+    def __init__(self, explanation: Explanation) -> None:
+        self.explanation = explanation
+        self.replaced: list[tuple[nn.Module, str]] = []
+        self.fused: list[Any] = []
+        self.attention: tuple[Any, str] | None = None  #: the model that has the layers, and its implementation before
+
+    def replace(self, module: nn.Module, name: str, make: Any, original: Any = None) -> None:
+        setattr(module, name, types.MethodType(make(original or getattr(type(module), name)), module))
+        self.replaced.append((module, name))
+
+    def fuse(self, mlp: Any, act: str) -> None:
+        _modules.fuse(mlp, act)
+        self.replace(mlp, "_apply", _modules.mlp_apply)
+        self.fused.append(mlp)
+
+    def attend(self, model: Any, whole: Any, layers: list[Any], prefill: bool, decode: bool) -> None:
+        self.attention = (model, model.config._attn_implementation)
+        model.set_attn_implementation(_attention.IMPLEMENTATIONS[model.config._attn_implementation])
+        model.kiln_attention = _attention.ModelAttention(model.config, layers, prefill, decode)
+        self.replace(model, "forward", _modules.model_forward)
+        if decode and hasattr(whole, "generate") and not hasattr(type(whole), "create_masks_for_generate"):
+            self.replace(whole, "create_masks_for_generate", _modules.masks_for_generate, create_masks_for_generate)
+
+    def undo(self) -> None:
+        for module, name in reversed(self.replaced):
+            module.__dict__.pop(name, None)
+        for mlp in self.fused:
+            _modules.separate(mlp)
+        if self.attention is not None:
+            model, implementation = self.attention
+            model.set_attn_implementation(implementation)
+            del model.kiln_attention
+
+
+def apply(model: nn.Module) -> Explanation:
+    """Makes a model of transformers run on kiln's operators, and returns what runs and what does not.
+
+    A second call changes nothing and returns the same. The model stays the same object, with the same
+    parameters and state_dict. REQUIRES: no call of the model is running, and it was not compiled before.
+    """
+    applied = model.__dict__.get("kiln_engine")
+    if applied is None:
+        survey = _Survey(model)
+        applied = _Applied(survey.explanation)
+        for change in survey.changes:
+            change(applied)
+        model.__dict__["kiln_engine"] = applied
+    return applied.explanation
+
+
+def undo(model: nn.Module) -> None:
+    """Restores what apply() changed. Models compiled in between must be compiled again."""
+    applied = model.__dict__.pop("kiln_engine", None)
+    if applied is not None:
+        applied.undo()
+
+
+def explain(model: nn.Module) -> Explanation:
+    """What runs on kiln: of a model that apply() has changed, or would change.
+
+    Calls whose attention did not run on kiln are further rows, by reason. Compiled calls are not seen.
+    """
+    applied = model.__dict__.get("kiln_engine")
+    if applied is None:
+        return _Survey(model).explanation
+    out = Explanation()
+    out.rows = list(applied.explanation.rows)
+    if applied.attention is not None:
+        for reason, calls in applied.attention[0].kiln_attention.refusals.items():
+            out.add(f"{calls} calls", "attention", reason)
+    return out
+
+
+def prepare(model: nn.Module, cache: Any) -> bool:
+    """Makes the plans of a StaticCache for compiled decode steps. Returns whether such steps run on kiln.
+
+    The model does this itself after each call that was not compiled, as generate() makes for the prompt.
+    Otherwise call it after cache.early_initialization(), and before the first compiled step.
+    """
+    applied = model.__dict__.get("kiln_engine")
+    return applied is not None and applied.attention is not None and applied.attention[0].kiln_attention.prepare(cache)

@@ -1,0 +1,157 @@
+"""Tiny random models of transformers, and kiln's operators in plain torch on the host.
+
+The operators take real plans, made by the planner for a kernel of the fake driver. They read each request's
+lengths and places from the plan's words (templates/attention/words.h), so a wrong plan gives wrong numbers.
+"""
+
+import kiln
+import kiln.torch
+import torch
+import transformers
+
+#: families, and options that make their models tiny
+FAMILIES = {
+    "llama": ("Llama", {}),
+    "qwen3": ("Qwen3", {}),
+    "mistral": ("Mistral", {"sliding_window": None}),
+    "mistral-window": ("Mistral", {"sliding_window": 8}),
+    "gemma": ("Gemma", {}),
+    "gemma2": ("Gemma2", {"sliding_window": 8, "attn_logit_softcapping": 1.5, "query_pre_attn_scalar": 64, "attn_implementation": "eager"}),
+    "gemma3": ("Gemma3", {"sliding_window": 8, "query_pre_attn_scalar": 64, "layer_types": ["sliding_attention", "full_attention"]}),
+}
+
+
+def config_of(family, **options):
+    name, own = FAMILIES[family]
+    sizes = {
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "vocab_size": 99,
+        "max_position_embeddings": 256,
+        "bos_token_id": 1,
+        "eos_token_id": None,
+        "pad_token_id": 0,
+    }
+    options = sizes | own | options
+    implementation = options.pop("attn_implementation", "sdpa")
+    config = getattr(transformers, f"{name}{'Text' if name == 'Gemma3' else ''}Config")(**options)
+    config._attn_implementation = implementation
+    return config
+
+
+def model_of(family, dtype=torch.float32, seed=1, **options):
+    """A model in evaluation mode. Its norms' weights are random, too, and inverse frequencies stay in f32."""
+    config = config_of(family, **options)
+    torch.manual_seed(seed)
+    model = getattr(transformers, f"{FAMILIES[family][0]}ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    return keep_frequencies(model, dtype)
+
+
+def keep_frequencies(model, dtype):
+    """The model in another type. Its inverse frequencies stay f32, as from_pretrained(dtype=) leaves them."""
+    frequencies = {name: buffer.clone() for name, buffer in model.named_buffers() if "inv_freq" in name}
+    model.to(dtype)
+    for name, buffer in frequencies.items():
+        owner, _, short = name.rpartition(".")
+        setattr(model.get_submodule(owner), short, buffer)
+    return model
+
+
+def _requests(plan):
+    """[(qo_begin, qo_len, kv_base, kv_len)] of a plan."""
+    words = plan.tolist()
+    begin = words[8]
+    return [tuple(words[begin + 4 * i : begin + 4 * i + 4]) for i in range(words[4])]
+
+
+def _attend(q, k, v, causal_from, scale, cap, window_left):
+    """q [n, heads, size] against k and v [kv, kv heads, size]; the last query sees the last key."""
+    group = q.shape[1] // k.shape[1]
+    x = torch.einsum("qhd,khd->hqk", q.float(), k.float().repeat_interleave(group, 1)) * scale
+    x = cap * torch.tanh(x / cap) if cap > 0 else x
+    own = torch.arange(q.shape[0]).unsqueeze(1) + causal_from
+    at = torch.arange(k.shape[0])
+    hidden = (at > own) | ((at < own - window_left) if window_left >= 0 else torch.zeros(1, dtype=torch.bool))
+    x = x.masked_fill(hidden, float("-inf"))
+    return torch.einsum("hqk,khd->qhd", x.softmax(-1), v.float().repeat_interleave(group, 1))
+
+
+def _rms_norm(x, weight, eps=1e-6, gemma=False, out_dtype=None, scale=None):
+    v = x.float()
+    return (v * torch.rsqrt(v.square().mean(-1, keepdim=True) + eps) * (weight.float() + gemma)).to(x.dtype)
+
+
+def _fused_add_rms_norm(x, residual, weight, eps=1e-6, gemma=False, out_dtype=None, scale=None):
+    total = x.float() + residual.float()
+    residual.copy_(total)
+    return _rms_norm(total, weight, eps, gemma).to(x.dtype)
+
+
+def _act_and_mul(x, act="silu", order="gate_first", alpha=1.702, limit=7.0, round_gate=False, out_dtype=None, scale=None):
+    gate, up = x.float().chunk(2, -1)
+    act = {"silu": torch.nn.functional.silu, "gelu_tanh": lambda g: torch.nn.functional.gelu(g, approximate="tanh")}[act]
+    return (act(gate) * up).to(x.dtype)
+
+
+def _rope(q, k, positions, cos_sin=None, interleaved=False, rotary_dim=0, theta=1e4, rope_scale=1.0, llama31=None):
+    cos, sin = cos_sin[positions].unsqueeze(1).chunk(2, -1)
+
+    def rotated(x):
+        a, b = x.float().chunk(2, -1)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
+
+    return rotated(q), rotated(k)
+
+
+def _decode(q, k_cache, v_cache, kv_indices, plan, workers, workspace, sm_scale=0.0, soft_cap=0.0, window_left=-1, *rest):
+    out = torch.full_like(q, float("nan"), memory_format=torch.contiguous_format)
+    page = k_cache.shape[1]
+    for begin, n, base, length in _requests(plan):
+        at = torch.arange(length)
+        pages = kv_indices[base + at // page].long()
+        k, v = k_cache[pages, at % page], v_cache[pages, at % page]
+        out[begin : begin + n] = _attend(q[begin : begin + n], k, v, length - n, sm_scale, soft_cap, window_left).to(q.dtype)
+    return out, q.new_zeros(q.shape[:2], dtype=torch.float32)
+
+
+def _prefill(q, k, v, plan, workers, workspace, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, *rest):
+    out = torch.full_like(q, float("nan"), memory_format=torch.contiguous_format)
+    for begin, n, base, length in _requests(plan):
+        part = _attend(q[begin : begin + n], k[base : base + length], v[base : base + length], length - n, sm_scale, soft_cap, window_left)
+        out[begin : begin + n] = part.to(q.dtype)
+    return out, q.new_zeros(q.shape[:2], dtype=torch.float32)
+
+
+OPERATORS = {
+    "rms_norm": _rms_norm,
+    "fused_add_rms_norm": _fused_add_rms_norm,
+    "act_and_mul": _act_and_mul,
+    "rope": _rope,
+    "attn_decode_paged": _decode,
+    "attn_prefill": _prefill,
+}
+calls = dict.fromkeys(OPERATORS, 0)
+_library = torch.library.Library("kiln", "IMPL")
+
+
+def _counted(name, function):
+    def call(*arguments, **named):
+        calls[name] += 1
+        return function(*arguments, **named)
+
+    return call
+
+
+def compute_on_host():
+    """Implements the operators for tensors in host memory."""
+    for name, function in OPERATORS.items():
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"kiln::{name}", "CPU"):
+            _library.impl(name, _counted(name, function), "CPU")
