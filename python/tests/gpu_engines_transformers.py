@@ -100,7 +100,8 @@ def forced(model, ids, kind, **options):
     cache = DynamicCache(config=model.config) if kind == "dynamic" else StaticCache(config=model.config, max_cache_len=128)
     prompt = model(ids[:, :PROMPT], past_key_values=cache, use_cache=True, **options).logits.float()
     steps = [
-        model(ids[:, i : i + 1], past_key_values=cache, use_cache=True, **options).logits.float() for i in range(PROMPT, ids.shape[1])
+        model(ids[:, i : i + 1], past_key_values=cache, use_cache=True, **options).logits.float()
+        for i in range(PROMPT, ids.shape[1])
     ]
     return prompt, torch.cat(steps, 1)
 
@@ -117,13 +118,19 @@ def family_accuracy(family):
             expected, base, got = (forced(model, ids, kind) for model in (exact, plain, ours))
             for part, e, b, g in zip(("prompt", "decode"), expected, base, got):
                 theirs, mine = error_of(b, e), error_of(g, e)
-                row(mine <= 1.1 * theirs, f"{family:15s} {kind:8s} batch {batch} {part}: kiln {mine:.2e}, plain {theirs:.2e}, ratio {mine / theirs:.2f}")
+                row(
+                    mine <= 1.1 * theirs,
+                    f"{family:15s} {kind:8s} batch {batch} {part}: kiln {mine:.2e}, plain {theirs:.2e}, ratio {mine / theirs:.2f}",
+                )
     row(not ours.model.kiln_attention.refusals, f"{family}: calls that did not run on kiln: {ours.model.kiln_attention.refusals}")
     mask = torch.ones(4, PROMPT, dtype=torch.long, device="cuda")
     mask[0, :10] = mask[2, :3] = 0
     e, b, g = (m(ids[:, :PROMPT], attention_mask=mask).logits.float()[mask.bool()] for m in (exact, plain, ours))
     theirs, mine = error_of(b, e), error_of(g, e)
-    row(mine <= 1.1 * theirs, f"{family:15s} padded   batch 4 prompt: kiln {mine:.2e}, plain {theirs:.2e}, ratio {mine / theirs:.2f}")
+    row(
+        mine <= 1.1 * theirs,
+        f"{family:15s} padded   batch 4 prompt: kiln {mine:.2e}, plain {theirs:.2e}, ratio {mine / theirs:.2f}",
+    )
     engine.undo(ours)
     same = torch.equal(ours(ids[:, :PROMPT]).logits, plain(ids[:, :PROMPT]).logits)
     row(same, f"{family}: after undo() the same bits as the plain model")
@@ -206,7 +213,9 @@ def speed():
     del exact, cache
     gc.collect()
     torch.cuda.empty_cache()
-    say(f"speed: hidden 4096, {LAYERS} layers, batch {BATCH}, {FILLED} to {LENGTH} tokens, vocabulary {WIDE['vocab_size']}; f32 done")
+    say(
+        f"speed: hidden 4096, {LAYERS} layers, batch {BATCH}, {FILLED} to {LENGTH} tokens, vocabulary {WIDE['vocab_size']}; f32 done"
+    )
     base = guarded("compiled SDPA", compiled, "SDPA", plain, ids)
     torch._dynamo.reset()
     gc.collect()
@@ -242,7 +251,10 @@ def generate():
         mine = guarded(f"generate kiln {kind}", lambda: share(ours, **options))
         if theirs is not None and mine is not None:
             graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-            row(mine >= theirs - 0.15, f"generate, {kind}: {mine:.0%} of kiln's tokens are those of f32, {theirs:.0%} of plain; {graphs} graphs")
+            row(
+                mine >= theirs - 0.15,
+                f"generate, {kind}: {mine:.0%} of kiln's tokens are those of f32, {theirs:.0%} of plain; {graphs} graphs",
+            )
     row(not ours.model.kiln_attention.refusals, f"calls that did not run on kiln: {ours.model.kiln_attention.refusals}")
 
 
@@ -251,7 +263,7 @@ def generate():
 
 @torch.no_grad()
 def once():
-    """What an engine does at its start: a prompt and some steps, with both caches. Prints the service's counters."""
+    """Runs a prompt and some steps with both caches, as an engine does at its start. Prints the service's counters."""
     _, _, ours, _ = copies("qwen3", **MIDDLE)
     ids = torch.randint(1, 1000, (2, PROMPT + 4), device="cuda")
     for kind in ("dynamic", "static"):
@@ -280,7 +292,10 @@ def trace():
         cold = run("once", KILN_CACHE_DIR=one, KILN_RECORD=record)
         row(cold["compiles"] > 0, f"first start: {cold['compiles']} compiles")
         done = run("prewarm", record, KILN_CACHE_DIR=two, CUDA_VISIBLE_DEVICES="")
-        row(done["compiled"] == done["total"] > 0, f"prewarm from the record, without a GPU: {done['compiled']} of {done['total']} compiled")
+        row(
+            done["compiled"] == done["total"] > 0,
+            f"prewarm from the record, without a GPU: {done['compiled']} of {done['total']} compiled",
+        )
         warm = run("once", KILN_CACHE_DIR=two, KILN_MODE="sealed")
         row(warm["compiles"] == 0, f"second start, sealed: {warm['compiles']} compiles, {warm['loads']} loads")
 

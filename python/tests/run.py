@@ -14,6 +14,9 @@ def missing(file):
         return "the extension kiln._kiln (was nanobind there when the build was configured?)"
     if (file.stem.startswith("test_torch") or file.stem == "test_readme") and importlib.util.find_spec("torch") is None:
         return "torch"
+    if file.stem.startswith("test_engines"):
+        engine = file.stem.removeprefix("test_engines_")
+        return next((name for name in ("torch", engine) if importlib.util.find_spec(name) is None), None)
     return None
 
 

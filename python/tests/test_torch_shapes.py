@@ -158,7 +158,7 @@ def test_recurrent_operators_refuse_what_shapes_do_not_say(launching, driver):
             "initial_state is bf16",
         ),
         (
-            lambda: k.delta_recurrent(**good["delta_recurrent"] | {"v": torch.zeros(2, 12, 6, 32).bfloat16()}),
+            lambda: k.delta_recurrent(*[good["delta_recurrent"]["q"]] * 2, torch.zeros(2, 12, 6, 32).bfloat16()),
             "v has 6 heads, expected a multiple of the 4",
         ),
         (lambda: k.delta_recurrent(**good["delta_recurrent"] | {"k": torch.zeros(_KEYS)}), "k is f32"),

@@ -4,8 +4,7 @@ The operators take real plans, made by the planner for a kernel of the fake driv
 lengths and places from the plan's words (templates/attention/words.h), so a wrong plan gives wrong numbers.
 """
 
-import kiln
-import kiln.torch
+import kiln.torch  # noqa: F401
 import torch
 import transformers
 
@@ -16,8 +15,14 @@ FAMILIES = {
     "mistral": ("Mistral", {"sliding_window": None}),
     "mistral-window": ("Mistral", {"sliding_window": 8}),
     "gemma": ("Gemma", {}),
-    "gemma2": ("Gemma2", {"sliding_window": 8, "attn_logit_softcapping": 1.5, "query_pre_attn_scalar": 64, "attn_implementation": "eager"}),
-    "gemma3": ("Gemma3", {"sliding_window": 8, "query_pre_attn_scalar": 64, "layer_types": ["sliding_attention", "full_attention"]}),
+    "gemma2": (
+        "Gemma2",
+        {"sliding_window": 8, "attn_logit_softcapping": 1.5, "query_pre_attn_scalar": 64, "attn_implementation": "eager"},
+    ),
+    "gemma3": (
+        "Gemma3",
+        {"sliding_window": 8, "query_pre_attn_scalar": 64, "layer_types": ["sliding_attention", "full_attention"]},
+    ),
 }
 
 
@@ -125,7 +130,9 @@ def _decode(q, k_cache, v_cache, kv_indices, plan, workers, workspace, sm_scale=
 def _prefill(q, k, v, plan, workers, workspace, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, *rest):
     out = torch.full_like(q, float("nan"), memory_format=torch.contiguous_format)
     for begin, n, base, length in _requests(plan):
-        part = _attend(q[begin : begin + n], k[base : base + length], v[base : base + length], length - n, sm_scale, soft_cap, window_left)
+        part = _attend(
+            q[begin : begin + n], k[base : base + length], v[base : base + length], length - n, sm_scale, soft_cap, window_left
+        )
         out[begin : begin + n] = part.to(q.dtype)
     return out, q.new_zeros(q.shape[:2], dtype=torch.float32)
 
@@ -139,7 +146,6 @@ OPERATORS = {
     "attn_prefill": _prefill,
 }
 calls = dict.fromkeys(OPERATORS, 0)
-_library = torch.library.Library("kiln", "IMPL")
 
 
 def _counted(name, function):
@@ -151,7 +157,8 @@ def _counted(name, function):
 
 
 def compute_on_host():
-    """Implements the operators for tensors in host memory."""
+    """Implements the operators for tensors in host memory, as long as the returned library exists."""
+    library = torch.library.Library("kiln", "IMPL")
     for name, function in OPERATORS.items():
-        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"kiln::{name}", "CPU"):
-            _library.impl(name, _counted(name, function), "CPU")
+        library.impl(name, _counted(name, function), "CPU")
+    return library

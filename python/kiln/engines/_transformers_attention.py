@@ -162,9 +162,7 @@ class HostPlans:
         limits |= {"max_requests": _rounded(batch), "max_tokens": _rounded(batch * tokens)}
         attention, stale = self._planned(RaggedPrefill, (batch, tokens, kv_len, step), **limits, **options)
         if stale:
-            attention.plan(
-                [i * tokens for i in range(batch + 1)], [i * step for i in range(batch + 1)], kv_len=[kv_len] * batch
-            )
+            attention.plan([i * tokens for i in range(batch + 1)], [i * step for i in range(batch + 1)], kv_len=[kv_len] * batch)
         k, v = ((x.transpose(1, 2).flatten(0, 1) if consecutive else _rows(x)) for x in (key, value))
         return attention(query.transpose(1, 2).flatten(0, 1), k, v)[0].view(batch, tokens, heads, size)
 
@@ -269,6 +267,8 @@ class ModelAttention:
             return "position_ids without a cache may pack several sequences" if position_ids is not None else ""
         if type(cache) not in CACHES or not {type(layer) for layer in cache.layers} <= CACHE_LAYERS:
             return f"the cache is a {type(cache).__name__}, or has layers that are neither full nor sliding"
+        if getattr(cache, "offloading", False):
+            return "the cache is offloaded"
         return ""
 
     def prepare(self, cache: Any) -> bool:
@@ -298,7 +298,7 @@ class ModelAttention:
         return True
 
     def _table(self, layer: StaticLayer, module: Any) -> Table:
-        keys, heads = layer.keys, module.q_proj.out_features // module.head_dim
+        keys, heads = layer.keys, module.num_key_value_groups * layer.keys.shape[1]
         window, cap = window_of(module), soft_cap_of(module)
         left = window - 1 if window and keys.shape[2] > window else -1
         # A sliding layer and a full layer of one size count differently, so they do not share a table.

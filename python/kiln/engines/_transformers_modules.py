@@ -1,4 +1,4 @@
-"""Forwards that replace those of transformers' modules: norms, rotary embeddings, gated MLPs, decoder layers.
+"""Replacements for the forwards of transformers' modules: norms, rotary embeddings, gated MLPs, decoder layers.
 
 Each is made from the forward that it replaces, keeps its signature, and calls it where kiln does not fit:
 where gradients are enabled, on other devices, and for other types. They run eagerly, compiled and captured.
@@ -92,7 +92,7 @@ def rotary_forward(original: Any) -> Any:
 
 
 def attention_forward(original: Any) -> Any:
-    """transformers' forward, with kiln's rotation. The norms and the attention function are those of the model."""
+    """transformers' forward, with kiln's rotation. Norms and attention function are the model's."""
 
     @functools.wraps(original)
     def forward(
@@ -107,7 +107,8 @@ def attention_forward(original: Any) -> Any:
             return original(self, hidden_states, position_embeddings, attention_mask, past_key_values, **kwargs)
         batch, tokens = hidden_states.shape[:2]
         query, key, value = (
-            projection(hidden_states).view(batch, tokens, -1, self.head_dim) for projection in (self.q_proj, self.k_proj, self.v_proj)
+            projection(hidden_states).view(batch, tokens, -1, self.head_dim)
+            for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
         if hasattr(self, "q_norm"):
             query, key = self.q_norm(query), self.k_norm(key)
@@ -238,7 +239,7 @@ TAKE_MASKS_BY_TYPE = {"Qwen3Model", "Gemma2Model", "Gemma3TextModel"}
 
 
 def masks_for_generate(original: Any) -> Any:
-    """What generate() calls before each step with a static cache: the marker where the mask has no padding."""
+    """A function that generate() calls before each step with a static cache. It gives the marker for a mask without padding."""
 
     @functools.wraps(original)
     def create_masks_for_generate(self: Any, *args: Any, **kwargs: Any) -> Any:

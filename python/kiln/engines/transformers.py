@@ -36,7 +36,7 @@ ACTIVATIONS = {"SiLUActivation": "silu", "SiLU": "silu", "GELUTanh": "gelu_tanh"
 
 
 class _Survey:
-    """What apply() would do to a model: the table, and the changes."""
+    """The table for a model, and the changes that apply() would make."""
 
     def __init__(self, model: nn.Module) -> None:
         self.explanation = Explanation()
@@ -116,8 +116,7 @@ def _unlike_linear(linear: nn.Module) -> str:
 
 def _misfit(module: Any) -> str:
     """Why kiln's attention kernels do not fit an attention module; empty when they fit."""
-    config, heads = module.config, module.q_proj.out_features // module.head_dim
-    implementation, group = config._attn_implementation, module.num_key_value_groups
+    implementation, group = module.config._attn_implementation, module.num_key_value_groups
     if implementation not in (*_attention.IMPLEMENTATIONS, *_attention.IMPLEMENTATIONS.values()):
         return f"attn_implementation is {implementation}, expected sdpa or eager"
     if _attention.soft_cap_of(module) and implementation in ("sdpa", "kiln"):
@@ -126,13 +125,13 @@ def _misfit(module: Any) -> str:
         return "its attention is bidirectional"
     if module.head_dim not in _attention.HEAD_SIZES:
         return f"heads have {module.head_dim} elements, expected one of {', '.join(map(str, _attention.HEAD_SIZES))}"
-    if group > _attention.MOST_HEADS_OF_A_GROUP or heads % group:
+    if group > _attention.MOST_HEADS_OF_A_GROUP:
         return f"{group} q heads share a kv head, at most {_attention.MOST_HEADS_OF_A_GROUP} can"
     return ""
 
 
 class _Applied:
-    """What apply() changed on a model. It lies in the model's attribute kiln_engine."""
+    """The changes that apply() made on a model. The object lies in the model's attribute kiln_engine."""
 
     def __init__(self, explanation: Explanation) -> None:
         self.explanation = explanation
@@ -192,7 +191,7 @@ def undo(model: nn.Module) -> None:
 
 
 def explain(model: nn.Module) -> Explanation:
-    """What runs on kiln: of a model that apply() has changed, or would change.
+    """The table of a model: what runs on kiln after apply(), or would run.
 
     Calls whose attention did not run on kiln are further rows, by reason. Compiled calls are not seen.
     """
