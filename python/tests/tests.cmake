@@ -5,11 +5,8 @@ if(NOT KILN_PYTHON_EXECUTABLE)
   message(STATUS "Python package: no tests, no python3 was found (KILN_PYTHON_EXECUTABLE)")
   return()
 endif()
-<<<<<<< HEAD
-foreach(part package launch ops torch_operators torch_shapes torch_compiled torch_registry torch_modes torch_attention readme)
-=======
-foreach(part package launch torch_operators torch_shapes torch_compiled torch_registry torch_modes torch_attention engines_transformers readme)
->>>>>>> 4aa299e2 (transformers adapter: tests, guide page, configuration)
+foreach(part package launch ops torch_operators torch_shapes torch_compiled torch_registry torch_modes torch_attention
+    engines_transformers readme)
   add_test(NAME python_${part} COMMAND ${KILN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
   set(environment PYTHONPATH=${PROJECT_BINARY_DIR}/python PYTHONDONTWRITEBYTECODE=1)
   if(part MATCHES "torch_(operators|attention)|engines")  # they compile many templates, and share a store
