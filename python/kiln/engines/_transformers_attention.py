@@ -30,8 +30,7 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 
 from .. import _kiln
-from ..torch import PagedDecode, RaggedPrefill
-from ..torch._attention import attn_decode_paged
+from ..torch import PagedDecode, RaggedPrefill, attn_decode_paged
 
 #: the type of device that kiln's operators run on; tests use "cpu" with a fake driver
 DEVICE = "cuda"
