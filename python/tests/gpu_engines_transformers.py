@@ -143,7 +143,8 @@ def accuracy():
 
 # ---- speed
 
-LAYERS, BATCH, LENGTH, FILLED = 8, 16, 1024, 896
+LAYERS, BATCH, LENGTH = 8, 16, int(os.environ.get("LENGTH", "1024"))
+FILLED = LENGTH - 128
 WIDE = {
     "hidden_size": 4096,
     "intermediate_size": 14336,
@@ -152,7 +153,7 @@ WIDE = {
     "num_key_value_heads": 8,
     "head_dim": 128,
     "vocab_size": int(os.environ.get("VOCABULARY", "32000")),
-    "max_position_embeddings": 2048,
+    "max_position_embeddings": 2 * LENGTH,
 }
 
 

@@ -302,7 +302,7 @@ def test_weights_stay_what_they_were():
     model.load_state_dict(other)
     mlp = model.model.layers[0].mlp
     assert torch.equal(
-        mlp.kiln_gate_up, torch.cat([other["model.layers.0.mlp.gate_proj.weight"], other["model.layers.0.mlp.up_proj.weight"]])
+        mlp.kiln_weight, torch.cat([other["model.layers.0.mlp.gate_proj.weight"], other["model.layers.0.mlp.up_proj.weight"]])
     )
 
 
@@ -318,7 +318,7 @@ def test_weights_that_move_or_are_replaced_are_followed(on_host):
     model, _ = applied("llama", torch.float32)
     model.to(BF16)
     mlp = model.model.layers[0].mlp
-    assert mlp.kiln_gate_up.dtype == BF16 and mlp.gate_proj.weight.data_ptr() == mlp.kiln_gate_up.data_ptr()
+    assert mlp.kiln_weight.dtype == BF16 and mlp.gate_proj.weight.data_ptr() == mlp.kiln_weight.data_ptr()
     before = model(tokens()).logits
     assert calls["act_and_mul"] == 2
     for module in (mlp, model.model.layers[1].mlp):

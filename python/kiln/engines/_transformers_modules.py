@@ -106,10 +106,11 @@ def attention_forward(original: Any) -> Any:
         if position_embeddings is None or position_embeddings[0].dim() != 2:
             return original(self, hidden_states, position_embeddings, attention_mask, past_key_values, **kwargs)
         batch, tokens = hidden_states.shape[:2]
-        query, key, value = (
-            projection(hidden_states).view(batch, tokens, -1, self.head_dim)
-            for projection in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        if hasattr(self, "kiln_fused") and is_fused(self):
+            parts = F.linear(hidden_states, self.kiln_weight).split([len(w) for w in self.kiln_fused[1].values()], -1)
+        else:
+            parts = (projection(hidden_states) for projection in (self.q_proj, self.k_proj, self.v_proj))
+        query, key, value = (x.view(batch, tokens, -1, self.head_dim) for x in parts)
         if hasattr(self, "q_norm"):
             query, key = self.q_norm(query), self.k_norm(key)
         table, positions = position_embeddings
@@ -136,60 +137,66 @@ def attention_forward(original: Any) -> Any:
     return forward
 
 
-def mlp_forward(original: Any) -> Any:
+def mlp_forward(act: str, original: Any) -> Any:
     @functools.wraps(original)
     def forward(self: Any, x: Tensor) -> Tensor:
-        if not fits(x, self.kiln_gate_up) or not is_fused(self):
+        if not fits(x, self.kiln_weight) or not is_fused(self):
             return original(self, x)
-        return self.down_proj(act_and_mul(F.linear(x, self.kiln_gate_up), self.kiln_act))
+        return self.down_proj(act_and_mul(F.linear(x, self.kiln_weight), act))
 
     return forward
 
 
-def fuse(mlp: Any, act: str) -> None:
-    """Lays the weights of gate_proj and up_proj into one tensor, of which they become views.
+def fuse(module: Any, *names: str) -> None:
+    """Lays the weights of linear layers into one tensor, of which they become views.
 
-    One product then serves both. Names, values and writes in place stay what they were.
+    One product then serves all of them. Names, values and writes in place stay what they were.
     """
-    gate, up = mlp.gate_proj.weight, mlp.up_proj.weight
+    weights = [getattr(module, name).weight for name in names]
     with torch.no_grad():
-        both = torch.cat([gate.data, up.data])
-    gate.data, up.data = both.split(gate.shape[0])
-    mlp.register_buffer("kiln_gate_up", both, persistent=False)
-    mlp.kiln_act, mlp.kiln_fused = act, (weakref.ref(mlp), gate, up)
+        whole = torch.cat([weight.data for weight in weights])
+    for weight, part in zip(weights, whole.split([len(weight) for weight in weights])):
+        weight.data = part
+    module.register_buffer("kiln_weight", whole, persistent=False)
+    module.kiln_fused = (weakref.ref(module), dict(zip(names, weights)))
 
 
-def separate(mlp: Any) -> None:
-    """Gives gate_proj and up_proj their own memory again, and removes the shared tensor."""
-    gate, up, shared = mlp.gate_proj.weight, mlp.up_proj.weight, mlp.kiln_gate_up.untyped_storage().data_ptr()
-    for weight in (gate, up):
+def separate(module: Any) -> tuple[str, ...]:
+    """Gives the linear layers their own memory again, and removes the shared tensor. Returns the layers' names."""
+    shared, names = module.kiln_weight.untyped_storage().data_ptr(), tuple(module.kiln_fused[1])
+    for name in names:
+        weight = getattr(module, name).weight
         if weight.untyped_storage().data_ptr() == shared:
             weight.data = weight.data.clone()
-    for name in ("kiln_gate_up", "kiln_act", "kiln_fused"):
-        delattr(mlp, name)
+    del module.kiln_weight, module.kiln_fused
+    return names
 
 
-def is_fused(mlp: Any) -> bool:
-    """True while gate_proj and up_proj are the views that fuse() made. Another weight may have been assigned since."""
-    owner, gate, up = mlp.kiln_fused
-    if owner() is not mlp:
-        return False  # a deep copy: its weights are no views of its kiln_gate_up
-    if mlp.gate_proj.weight is not gate or mlp.up_proj.weight is not up:
+def is_fused(module: Any) -> bool:
+    """True while the weights are the views that fuse() made. Another weight may have been assigned since."""
+    owner, weights = module.kiln_fused
+    if owner() is not module:
+        return False  # a deep copy: its weights are no views of its kiln_weight
+    if any(getattr(module, name).weight is not weight for name, weight in weights.items()):
         return False
     if torch.compiler.is_compiling():
         return True
-    return gate.data_ptr() == mlp.kiln_gate_up.data_ptr() and up.data_ptr() == mlp.kiln_gate_up[gate.shape[0]].data_ptr()
+    row = 0
+    for weight in weights.values():
+        if weight.data_ptr() != module.kiln_weight[row].data_ptr():
+            return False
+        row += len(weight)
+    return True
 
 
-def mlp_apply(original: Any) -> Any:
+def fused_apply(original: Any) -> Any:
     """nn.Module._apply, which .to() and .half() call: it moves the weights one by one, so they are fused again."""
 
     @functools.wraps(original)
     def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
-        act = self.kiln_act
-        separate(self)
+        names = separate(self)
         out = original(self, fn, recurse)
-        fuse(self, act)
+        fuse(self, *names)
         return out
 
     return _apply

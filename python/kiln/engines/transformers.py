@@ -6,13 +6,15 @@
     model.generate(...)              # under torch.no_grad or inference_mode; eager, compiled, or with CUDA graphs
     engine.undo(model)
 
-apply() replaces forwards on the model's instances, and fuses the weights of gate_proj and up_proj. A module
+apply() replaces forwards on the model's instances. It fuses the weights of gate_proj and up_proj, and of q_proj,
+k_proj and v_proj where heads have no norms. A module
 whose class or configuration is not known exactly stays as it is. KILN_ENGINES_OFF turns single operators off;
 apply() reads it.
 """
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +34,7 @@ RELEASE = "5.17"
 FAMILIES = {
     f"transformers.models.{family}.modeling_{family}" for family in ("llama", "qwen3", "mistral", "gemma", "gemma2", "gemma3")
 }
+PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 ACTIVATIONS = {"SiLUActivation": "silu", "SiLU": "silu", "GELUTanh": "gelu_tanh", "GELUActivation": "gelu"}
 
 
@@ -80,8 +83,8 @@ class _Survey:
             reason = "its gelu is the one in Python"
         for linear in (mlp.gate_proj, mlp.up_proj):
             reason = reason or _unlike_linear(linear)
-        if self._replace(name, "act_and_mul", mlp, _modules.mlp_forward, reason):
-            self.changes.append(lambda applied: applied.fuse(mlp, act))
+        if self._replace(name, "act_and_mul", mlp, functools.partial(_modules.mlp_forward, act), reason):
+            self.changes.append(lambda applied: applied.fuse(mlp, "gate_proj", "up_proj"))
 
     def _decoder(self, name: str, model: Any, whole: Any) -> None:
         layers = [layer.self_attn for layer in model.layers]
@@ -89,6 +92,9 @@ class _Survey:
         if self._replace(f"{name}.rotary_emb", "rope", model.rotary_emb, _modules.rotary_forward, reason):
             for layer in layers:
                 self.changes.append(lambda applied, layer=layer: applied.replace(layer, "forward", _modules.attention_forward))
+                # Norms of single heads need each projection's result for itself: one product would be copied apart.
+                if not hasattr(layer, "q_norm") and not any(_unlike_linear(getattr(layer, p)) for p in PROJECTIONS):
+                    self.changes.append(lambda applied, layer=layer: applied.fuse(layer, *PROJECTIONS))
         reason = next(filter(None, (_misfit(layer) for layer in layers)), "")
         if not reason and "forward" in model.__dict__:
             reason = "the model's forward was replaced already"
@@ -143,10 +149,10 @@ class _Applied:
         setattr(module, name, types.MethodType(make(original or getattr(type(module), name)), module))
         self.replaced.append((module, name))
 
-    def fuse(self, mlp: Any, act: str) -> None:
-        _modules.fuse(mlp, act)
-        self.replace(mlp, "_apply", _modules.mlp_apply)
-        self.fused.append(mlp)
+    def fuse(self, module: Any, *names: str) -> None:
+        _modules.fuse(module, *names)
+        self.replace(module, "_apply", _modules.fused_apply)
+        self.fused.append(module)
 
     def attend(self, model: Any, whole: Any, layers: list[Any], prefill: bool, decode: bool) -> None:
         self.attention = (model, model.config._attn_implementation)
@@ -159,8 +165,8 @@ class _Applied:
     def undo(self) -> None:
         for module, name in reversed(self.replaced):
             module.__dict__.pop(name, None)
-        for mlp in self.fused:
-            _modules.separate(mlp)
+        for module in self.fused:
+            _modules.separate(module)
         if self.attention is not None:
             model, implementation = self.attention
             model.set_attn_implementation(implementation)
