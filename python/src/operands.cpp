@@ -136,8 +136,10 @@ bool Operands::read(PyObject* array, const char* name, kiln_tensor* out) noexcep
 
 /// Checks where the array lies. With accept_host_memory() memory of the host passes for a device's.
 bool Operands::locate(PyObject* array, const char* name, kiln_tensor* out) noexcept {
-  if (out->device_type == dlpack::kCpu && host_memory_is_accepted())
+  if (out->device_type == dlpack::kCpu && host_memory_is_accepted()) {
     out->device_type = dlpack::kCuda, out->device_id = 0;
+    return true;  // it is on no device of its library, which therefore has no stream for it
+  }
   if (out->device_type != dlpack::kCuda && out->device_type != dlpack::kCudaManaged) {
     if (out->device_type != dlpack::kCudaHost)
       return set_invalid("%s: %s, a %s, lies on no CUDA device", operation_, name, type_name(array)), false;

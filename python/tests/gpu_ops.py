@@ -20,7 +20,7 @@ def exact_norm(x, w, eps):
 
 
 class OnlyDlpack:
-    """An array that has DLPack and nothing else, as those of JAX."""
+    """An array that has DLPack and nothing else, like an array of JAX."""
 
     def __init__(self, tensor):
         self.tensor = tensor

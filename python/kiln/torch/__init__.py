@@ -11,18 +11,19 @@ Operators are for inference: nothing is differentiated. A refused argument raise
 """
 
 from .._default import service, use_service
-from ._generated import operators as _operators
+from ._generated import operators
 from ._modes import seal, set_mode
 from ._plans import PagedDecode, RaggedPrefill
 from ._registry import Template, operator, specialize
 
-globals().update(_operators)  # rms_norm, fused_add_rms_norm, rope, ...
+globals().update(operators)  # rms_norm, fused_add_rms_norm, rope, ...
 __all__ = [
-    *_operators,
+    *operators,
     "PagedDecode",
     "RaggedPrefill",
     "Template",
     "operator",
+    "operators",
     "seal",
     "service",
     "set_mode",
