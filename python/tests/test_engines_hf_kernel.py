@@ -11,7 +11,7 @@ from kiln.engines.__main__ import main
 torch = pytest.importorskip("torch")
 kernels = pytest.importorskip("kernels")
 
-from torch_support import launching, on_host_memory  # noqa: E402, F401
+from torch_support import launching, on_host_memory  # noqa: F401
 
 
 def test_the_written_kernel_has_every_operator_and_stateless_layers(tmp_path, launching, driver, capsys):
