@@ -3,6 +3,7 @@ package is not installed.
 """
 
 import importlib.util
+import os
 import pathlib
 import sys
 
@@ -16,6 +17,7 @@ def missing(file):
         return "torch"
     if file.stem.startswith("test_engines"):
         engine = file.stem.removeprefix("test_engines_")
+        sys.path += filter(None, os.environ.get("KILN_TEST_ENGINES", "").split(os.pathsep))
         return next((name for name in ("torch", engine) if importlib.util.find_spec(name) is None), None)
     return None
 
