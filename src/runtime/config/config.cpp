@@ -119,7 +119,9 @@ std::vector<std::string> unknown_environment(const std::vector<std::string>& nam
     const std::string name(text.substr(0, text.find('=')));
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     if (name.starts_with("KILN_TEST_") || name.starts_with("KILN_FAKE_")) continue;  // the test suite's own
-    if (name.starts_with("KILN_TORCH_")) continue;                                   // the Python package's
+    if (name.starts_with("KILN_TORCH_") || name == "KILN_ENGINES_OFF" || name == "KILN_VLLM" ||
+        name == "KILN_SGLANG")
+      continue;  // the Python package's
     out.push_back("environment variable " + name + " is not known to this version of kiln" +
                   base::did_you_mean(name, names));
   }
