@@ -10,7 +10,7 @@
 #   - rust: examples/rust, built with cargo and bindgen of the distribution, run on the fake driver
 #   - toolkits: other versions of NVRTC, from their wheels, compile a small plan for every kind of target
 #   - tests: all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
-#   - wheel: the wheels of both architectures, checked, and installed without a compiler and a toolkit
+#   - wheel: the wheels of both architectures, checked, installed without a compiler and a toolkit, and compared
 #   - conda: the conda recipe, rendered and checked
 #   - container: the instructions of examples/container/Dockerfile, run in chroots with the wheel
 #   - packages: the Debian packages and the tar.gz, checked, and installed in a clean Debian 12 and a clean Debian 13
@@ -95,6 +95,7 @@ run_wheel() {
   tools/wheel.sh
   tools/wheel.sh --arch aarch64
   tests/scenario/wheel_install.sh build/wheel/dist/kiln-*.whl
+  tests/scenario/two_architectures.sh
 }
 
 run_conda() {

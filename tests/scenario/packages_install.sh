@@ -37,12 +37,14 @@ prints() {
   [ ! -s "$systems/err" ] || { cat "$systems/err" >&2; fail "$* warns"; }
 }
 
-# works KILN: the command at this path finds its compile worker, its templates and the toolkit.
+# works KILN: the command at this path finds its compile worker, its templates and the toolkit, and prewarms a plan.
 works() {
   prints "\"version\": \"$version\"" "$1" --version --json
   prints '^rms_norm ' "$1" templates
   prints "worker .*${1%/bin/kiln}/libexec/kiln/kiln-worker answers" "$1" doctor
   prints 'for sm_90a: ' "$1" compile rms_norm T=bf16 H=4096
+  cp "$root/examples/container/plan.toml" "$work/root/"
+  prints '^3 of 3 specialisations' "$1" prewarm /root/plan.toml --arch sm_90a
 }
 
 check_archive() {

@@ -12,7 +12,8 @@ mirror() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | sort -u | head -1
 }
 
-# make_system NAME RELEASE ARCH: a Debian with Python and nothing else. The packages of another architecture are only
+# make_system NAME RELEASE ARCH: a Debian with Python and nothing else. A test installs into a copy, because other tests
+# start from the same system. The packages of another architecture are only
 # unpacked, because debootstrap would run their programs.
 make_system() {
   local system=$systems/$1 foreign=() package

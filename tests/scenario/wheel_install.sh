@@ -2,24 +2,12 @@
 # wheel_install.sh WHEEL...: installs each wheel into a Debian with Python, without a compiler and a CUDA toolkit.
 # A wheel for Python 3.11 goes into Debian 12, and one for 3.12 and later into Debian 13. With the extra `nvrtc` it
 # diagnoses the machine, compiles the shipped templates, and runs Python. A wheel for aarch64 runs under QEMU.
-# Needs root, debootstrap, and for aarch64 qemu-user-static. The systems are kept in build/systems.
+# Needs root, debootstrap, and for aarch64 qemu-user-static. The systems stay in build/systems/wheel-*.
 set -euo pipefail
 # shellcheck source=systems.sh
 source "$(dirname "${BASH_SOURCE[0]}")/systems.sh"
-
-# inside SYSTEM COMMAND...: runs the command as root of the system, with nothing of this environment. A user namespace
-# of its own holds the rule that starts programs for aarch64 under QEMU, so the machine gets no such rule.
-inside() {
-  # shellcheck disable=SC2016  # the inner shell expands these
-  unshare --user --map-root-user --mount sh -c '
-    set -e
-    if [ -x "$0/usr/bin/qemu-aarch64-static" ]; then
-      mkdir -p "$0/tmp/rules" && mount -t binfmt_misc rules "$0/tmp/rules"
-      printf %s ":aarch64:M::\\x7fELF\\x02\\x01\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02\\x00\\xb7\\x00:\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x00\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xfe\\xff\\xff\\xff:/usr/bin/qemu-aarch64-static:F" >"$0/tmp/rules/register"
-    fi
-    mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev"
-    exec chroot "$0" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"' "$@"
-}
+# shellcheck source=inside.sh
+source "$(dirname "${BASH_SOURCE[0]}")/inside.sh"
 
 check_wheel() {
   local wheel=$1 name release arch machine python
@@ -27,11 +15,12 @@ check_wheel() {
   case $name in *-cp311-*) release=bookworm python=311 ;; *-abi3-*) release=trixie python=313 ;; *) fail "no Python for $name" ;; esac
   case $name in *_x86_64.whl) arch=amd64 machine=x86_64 ;; *_aarch64.whl) arch=arm64 machine=aarch64 ;; esac
   make_system "$release-$arch" "$release" "$arch"
-  local system=$systems/$release-$arch packages=$systems/packages-$machine
+  local system=$systems/wheel-$release-$arch packages=$systems/packages-$machine
+  rm -rf --one-file-system "$system"
+  cp -a "$systems/$release-$arch" "$system"
   # The wheels are fetched here, so that the system needs no network.
   python3 -m pip download -q --disable-pip-version-check -d "$packages" --only-binary :all: --python-version "$python" \
     --platform "manylinux2014_$machine" --platform "manylinux_2_28_$machine" "${wheel}[nvrtc]"
-  rm -rf "$system/root/packages" "$system/root/venv" "$system/root/.cache"
   cp -r "$packages" "$system/root/packages"
   local kiln=(inside "$system" /root/venv/bin/kiln)
   if [ "$machine" = "$(uname -m)" ]; then
