@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "overlay/head.hpp"
 #include "overlay/macros.hpp"
@@ -17,12 +17,12 @@ namespace {
 using WordSet = std::unordered_set<std::string_view>;
 
 /// Names that the language uses without mentioning them: loops over ranges, structured bindings, operators.
-constexpr std::array<std::string_view, 7> kImplicit = {"begin",      "end",           "get", "operator",
-                                                       "tuple_size", "tuple_element", "swap"};
+constexpr std::array<std::string_view, 8> kImplicit = {"begin",      "end",           "get",  "operator",
+                                                       "tuple_size", "tuple_element", "swap", "~"};
 
 /// Namespaces of headers that the cut does not read: of the toolkit, and kiln's shims and stubs.
-constexpr std::array<std::string_view, 15> kLibraries = {
-    "std", "cuda",   "cub", "thrust", "cooperative_groups", "nvcuda", "nv", "kiln", "torch", "c10",
+constexpr std::array<std::string_view, 16> kLibraries = {
+    "std", "cuda",   "cub", "thrust", "cooperative_groups", "nvcuda", "nv", "nvstd", "torch", "kiln", "c10",
     "at",  "caffe2", "rmm", "nvtx3",  "headeronly"};
 
 /// Macros of libraries that make host code, or mark a host function.
@@ -41,9 +41,9 @@ constexpr std::array<std::string_view, 14> kHostMacros = {"PYBIND11_MODULE",
                                                           "CUBLASAPI",
                                                           "STABLE_TORCH_LIBRARY_IMPL"};
 
-/// Pragmas that belong to one statement.
-constexpr std::array<std::string_view, 4> kStatementPragmas = {"unroll", "nounroll", "omp", "acc"};
-
+bool is_library(std::string_view word) {
+  return std::find(kLibraries.begin(), kLibraries.end(), word) != kLibraries.end();
+}
 bool is_host_macro(std::string_view word) {
   return std::find(kHostMacros.begin(), kHostMacros.end(), word) != kHostMacros.end();
 }
@@ -54,8 +54,11 @@ struct Piece {
   std::size_t parent = kNoDeclaration;  ///< index of a piece
   Marks marks;
   bool cut_by_name = false, keep_by_name = false;
-  bool whole = false;  ///< a macro in it may make a declaration that no word names
-  bool host = false;   ///< a function that is certainly for the host
+  bool whole = false;    ///< a macro in it may make a declaration that no word names
+  bool lasting = false;  ///< a pragma in it may change the text after it
+  bool host = false;     ///< a function that is certainly for the host
+  /// True for a function that has the execution space of another declaration: of its template, or of its class.
+  bool inherits = false;
   bool kept = false;
   bool declared = false;  ///< kept without its body
 
@@ -70,6 +73,7 @@ class Cutter {
     for (const std::string_view text : texts) {
       tokens.push_back(tokens_of(text));
       macros_.add(tokens.back());
+      note_names(tokens.back());
     }
     const WordSet keep(rules.keep.begin(), rules.keep.end()), cut(rules.cut.begin(), rules.cut.end());
     for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -77,14 +81,16 @@ class Cutter {
       for (Declaration& d : outline_of(texts[i], tokens[i], macros_)) {
         Piece piece;
         piece.text = i;
-        add_namespaces(d, tokens[i]);
         if (d.parent != kNoDeclaration) piece.parent = base + d.parent;
         for (const std::string_view word : d.specifiers) piece.marks |= macros_.marks_of(word);
         if (d.kind == DeclarationKind::call && macros_.instantiates(tokens[i][d.tokens.begin].text))
           d.kind = DeclarationKind::instantiation;
         const MadeDeclarations::Made made = made_.read(d, texts[i], tokens[i]);
         piece.whole = made.whole;
+        piece.lasting = has_lasting_pragma(TokenView(tokens[i]), d.tokens);
         piece.marks |= made.marks;
+        if (d.kind == DeclarationKind::instantiation)
+          for (const std::string_view word : d.words) piece.marks.bounds |= macros_.marks_of(word).bounds;
         const auto counts = [&](const WordSet& listed) {
           return std::count_if(d.names.begin(), d.names.end(),
                                [&](auto name) { return listed.contains(name); });
@@ -104,16 +110,27 @@ class Cutter {
     for (Piece& piece : pieces_) {
       const Declaration& d = piece.declaration;
       piece.host = d.kind == DeclarationKind::function && d.paired && !d.includes && !piece.marks.device &&
-                   !piece.marks.constant && !has_macro_name(piece) &&
+                   !piece.marks.constant && !piece.lasting && !has_macro_name(piece) &&
                    !(!rules.unused && has_unknown_macro(piece));
-      for (const std::string_view name : d.names) {
-        functions_[name].kernel |= piece.marks.global;
-        functions_[name].device |= piece.marks.device && !piece.marks.global;
+      const bool is_template_or_class = !d.qualified && !is_specialisation(piece);
+      for (const std::string_view name : d.names)
+        functions_[name].add(piece.marks, piece.host && is_template_or_class);
+      for (const MemberDeclaration& member : d.members) {
+        functions_[member.name].add(member.marks, !member.marks.device);
+        functions_[member.name].awaited |= member.marks.device;
+        if (member.marks.is_friend && member.marks.device) ++functions_[member.name].undefined;
       }
+      if (d.kind == DeclarationKind::function && !piece.is_member() && piece.marks.device)
+        functions_[d.names.back()].undefined += d.defined() ? -1 : 1;
+    }
+    for (const std::string_view word : namespaces_) unsure_ = unsure_ || macros_.find(word);
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      inherit(i);
+      note_bounds(i);
     }
     find_included(tokens);
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      if (!is_foreign_specialisation(pieces_[i].declaration)) continue;
+      if (!is_foreign_specialisation(pieces_[i].declaration) || pieces_[i].inherits) continue;
       for (const std::string_view word : types_of(pieces_[i].declaration)) by_type_[word].push_back(i);
     }
     for (const std::string& root : rules.roots) {
@@ -149,13 +166,98 @@ class Cutter {
   }
 
  private:
-  void add_namespaces(const Declaration& d, const std::vector<Token>& tokens) {
+  /// Notes the words that may be names of namespaces or types: they stand somewhere without a `::` after them.
+  void note_names(const std::vector<Token>& tokens) {
     const TokenView view(tokens);
-    if (view[d.tokens.begin].is("namespace")) namespaces_.insert(view[d.tokens.begin + 1].text);  // an alias
-    if (d.scope == last_scope_) return;
-    last_scope_ = d.scope;
-    for (const Token& token : tokens_of(scopes_of_namespaces_.emplace_back(d.scope)))
-      if (token.is_word()) namespaces_.insert(token.text);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const bool in_namespace = i > 0 && view[i - 1].is("namespace");
+      const bool directive = in_namespace && i > 1 && view[i - 2].is("using");
+      if (view[i].kind == Token::Kind::directive) {
+        const DirectiveText d = directive_text(view[i].text);
+        if (!d.name.starts_with("include")) note_names(tokens_of(d.rest));
+      } else if (directive) {
+        unsure_ = unsure_ || is_library(view[i].text);
+      } else if (in_namespace || !view[i + 1].is("::")) {
+        names_.insert(view[i].text);
+        if (in_namespace) namespaces_.insert(view[i].text);
+      }
+    }
+  }
+  bool has_lasting_pragma(const TokenView& view, TokenRange range) const {
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      const std::string_view word = view[i].text;
+      const bool pragma = word == "_Pragma" || word == "__pragma";
+      if (pragma ? is_lasting_pragma(view[i + 2].text)
+                 : view[i].is_word() && macros_.has_lasting_pragma(word, view[i + 2].text))
+        return true;
+    }
+    return false;
+  }
+  static bool is_specialisation(const Piece& piece) {
+    return piece.declaration.kind == DeclarationKind::function &&
+           (piece.declaration.specialisation || piece.marks.specialises);
+  }
+  /// Gives a specialisation, and a member that is defined outside of its class, the execution space of the other
+  /// declarations of its name. It is a host function only when they all are. Another function without marks is for
+  /// the device when a declaration says so that has no definition.
+  void inherit(std::size_t i) {
+    Piece& piece = pieces_[i];
+    const Declaration& d = piece.declaration;
+    if (!piece.host) return;
+    const Functions& same = functions_.at(d.names.back());
+    if (!is_specialisation(piece) && !d.qualified) {
+      const bool declared = same.undefined > 0 && !same.kernel && d.names.back() != "operator";
+      const bool here = d.defined() && !piece.is_member();
+      if (declared && here && !names_unknown_namespace(piece)) piece.host = false;
+      return;
+    }
+    const bool special = is_specialisation(piece);
+    piece.marks.global = special && same.kernel && !same.device;
+    piece.marks.device =
+        special ? same.kernel || same.device : same.awaited || (same.undefined > 0 && !same.kernel);
+    piece.host = same.host && !piece.marks.device;
+    piece.inherits = !piece.host;
+    if (piece.host && !d.qualified) return;
+    by_type_["operator"].push_back(i);
+    for (const std::string_view type : types_in_head(piece)) by_type_[type].push_back(i);
+  }
+  /// Explicit instantiations of the kernel may have its launch bounds.
+  void note_bounds(std::size_t i) {
+    const Piece& piece = pieces_[i];
+    if (piece.declaration.kind != DeclarationKind::instantiation || !piece.marks.bounds) return;
+    std::size_t kernels = 0;
+    const auto note = [&](std::string_view word) {
+      const auto found = functions_.find(word);
+      if (found == functions_.end() || !found->second.kernel) return;
+      by_type_[word].push_back(i);
+      ++kernels;
+    };
+    for (const std::string_view word : piece.declaration.words) {
+      note(word);
+      if (const auto* words = macros_.find(word)) std::for_each(words->begin(), words->end(), note);
+    }
+    if (kernels == 0)
+      by_type_["operator"].push_back(i);  // the name is joined by ##, or stands deeper in macros
+  }
+  /// True when all words that a function with an inherited execution space needs are reached.
+  bool is_asked_for(const Piece& piece) const {
+    const Functions& same = functions_.at(piece.declaration.names.back());
+    const bool foreign = !same.kernel && !same.device && !same.host;
+    const auto types = types_in_head(piece);
+    return (foreign || reached_.contains(piece.declaration.names.back())) &&
+           std::all_of(types.begin(), types.end(), [&](auto type) { return reached_.contains(type); });
+  }
+  /// The classes of these texts in the head of a function: its own, the one of its result, template arguments.
+  std::vector<std::string_view> types_in_head(const Piece& piece) const {
+    std::vector<std::string_view> out;
+    for (const std::string_view word : piece.declaration.specifiers) {
+      const auto same = by_name_.find(word);
+      if (same == by_name_.end()) continue;
+      if (std::any_of(same->second.begin(), same->second.end(),
+                      [&](std::size_t i) { return pieces_[i].declaration.type; }))
+        out.push_back(word);
+    }
+    return out;
   }
   void reach(std::string_view word) {
     if (reached_.insert(word).second) waiting_.push_back(word);
@@ -194,12 +296,12 @@ class Cutter {
     const Declaration& d = piece.declaration;
     if (piece.is_member()) return false;
     if (d.kind == DeclarationKind::fixed || !d.paired || d.includes || included_[piece.text]) return true;
-    if (piece.whole || piece.keep_by_name) return true;
+    if (piece.whole || piece.lasting || piece.keep_by_name) return true;
     if (d.kind == DeclarationKind::call && made_.makes_device_code(d.words)) return true;
     if (rules_.unused || piece.cut_by_name) return false;
     switch (d.kind) {
       case DeclarationKind::function:
-        return !piece.host && !piece.marks.global;
+        return !piece.host && !piece.marks.global && !piece.inherits;
       case DeclarationKind::named:
         return d.specialisation || d.guide || (!d.type && (piece.marks.device || piece.marks.constant));
       case DeclarationKind::call: {
@@ -273,19 +375,41 @@ class Cutter {
     Piece& piece = pieces_[i];
     const Declaration& d = piece.declaration;
     if (piece.kept || (piece.cut_by_name && !piece.keep_by_name)) return;
-    if (d.kind == DeclarationKind::instantiation) return;
+    if (d.kind == DeclarationKind::instantiation && !piece.marks.bounds) return;
     if (piece.is_member() && !pieces_[piece.parent].kept) return;  // it is considered again with its class
+    if (piece.inherits && !piece.keep_by_name && !is_asked_for(piece)) return;
     if (!piece.host || piece.keep_by_name) return keep(i);
     if (piece.whole && d.qualified) return keep(i);
-    if (piece.declared || d.qualified) return;
-    if (!d.stays_in_class && !piece.whole && !may_be_chosen(piece)) return;
+    if (piece.declared) return;
+    if (d.qualified ? !is_dispatched(piece) || !is_asked_for(piece)
+                    : !d.stays_in_class && !piece.whole && !may_be_chosen(piece))
+      return;
     declare(i);
   }
+  /// Only a body tells the type of auto, and a class needs all of its virtual functions.
   void declare(std::size_t i) {
     Piece& piece = pieces_[i];
-    if (!piece.declaration.defined()) return keep(i);
+    if (!piece.declaration.defined() || piece.marks.placeholder) return keep(i);
     piece.declared = true;
-    for (const std::string_view word : piece.declaration.head_words) reach(word);
+    mention(piece.declaration, piece.declaration.head_words);
+  }
+  /// True for a virtual function with a body. An explicit __host__ counts as a body of one character.
+  bool has_empty_body(const Piece& piece) const {
+    return is_dispatched(piece) && piece.declaration.end - piece.declaration.body_begin > 1;
+  }
+  bool is_dispatched(const Piece& piece) const {
+    return (piece.is_member() || piece.declaration.qualified) &&
+           functions_.at(piece.declaration.names.back()).dispatched;
+  }
+  /// Reaches the words of a declaration. A host function with the name of a kernel counts once another declaration
+  /// mentions the name.
+  void mention(const Declaration& d, const std::vector<std::string_view>& words) {
+    for (const std::string_view word : words) {
+      reach(word);
+      const auto found = functions_.find(word);
+      if (found == functions_.end() || !found->second.kernel || contains(d.names, word)) continue;
+      if (!std::exchange(found->second.mentioned, true)) waiting_.push_back(word);
+    }
   }
   /// True for a host function that sizeof or decltype may choose. nvcc refuses every other use of it in device
   /// code. No use of a kernel's name is one.
@@ -294,7 +418,7 @@ class Cutter {
     if (!piece.is_member() && names_unknown_namespace(piece)) return false;
     return std::none_of(names.begin(), names.end(), [&](std::string_view name) {
       const Functions& same = functions_.at(name);
-      return name == "operator" || (same.kernel && !same.device);
+      return name == "operator" || (same.kernel && !same.device && !same.mentioned && !piece.is_member());
     });
   }
   /// Keeps the heads of host operators that sizeof and decltype may choose: no text mentions an operator by name,
@@ -317,30 +441,31 @@ class Cutter {
     const Declaration& d = piece.declaration;
     const std::vector<std::string_view>& words = d.defined() ? d.head_words : d.words;
     if (contains(words, "ostream") || contains(words, "istream")) return false;  // device code has no streams
-    return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-      return by_name_.contains(word) && reached_.contains(word) && word != "operator";
-    });
+    bool own = false, kept = false;
+    for (const std::string_view word : words) {
+      if (word == "operator" || !by_name_.contains(word)) continue;
+      own = true;
+      kept = kept || reached_.contains(word);
+    }
+    return kept || !own;
   }
-  /// True when the head of a function has LIB::NAME, and neither a text nor a header of kiln or of the toolkit
-  /// declares LIB. The header of the library is missing, so no compiler could read the head.
+  /// True when the head of a function has LIB::NAME, and LIB is certainly no namespace or type: every text has it
+  /// only with `::` after it, and it is in no library that kiln knows. No compiler could read the head.
   bool names_unknown_namespace(const Piece& piece) const {
+    const std::string& scope = piece.declaration.scope;
+    if (unsure_ || is_library(scope.substr(0, scope.find("::")))) return false;
     const std::vector<Token> tokens = tokens_of(head_of(piece));
     const TokenView view(tokens);
     for (std::size_t t = 0; t < view.size(); ++t) {
-      const std::string_view word = view[t].text;
       if (!view[t].is_word() || !view[t + 1].is("::") || (t > 0 && view[t - 1].is("::"))) continue;
-      const bool known = namespaces_.contains(word) || by_name_.contains(word) || macros_.find(word) ||
-                         std::find(kLibraries.begin(), kLibraries.end(), word) != kLibraries.end();
-      if (!known && !is_parameter(view, word)) return true;
+      if (!names_.contains(view[t].text) && !is_library(view[t].text)) return true;
     }
     return false;
   }
+  /// True for a parameter of the template that the tokens declare.
   static bool is_parameter(std::string_view head, std::string_view word) {
     const std::vector<Token> tokens = tokens_of(head);
-    return is_parameter(TokenView(tokens), word);
-  }
-  /// True for a parameter of the template that the tokens declare.
-  static bool is_parameter(const TokenView& view, std::string_view word) {
+    const TokenView view(tokens);
     for (std::size_t t = 1; t < view.size(); ++t) {
       const Token& before = view[t - 1];
       if (view[t].is(word) && before.is_word() && !before.is("const") && !view[t + 1].is("::")) return true;
@@ -370,7 +495,7 @@ class Cutter {
   void keep(std::size_t i) {
     if (pieces_[i].kept) return;
     pieces_[i].kept = true;
-    for (const std::string_view word : pieces_[i].declaration.words) reach(word);
+    mention(pieces_[i].declaration, pieces_[i].declaration.words);
     const auto found = members_.find(i);
     if (found == members_.end()) return;
     for (const std::size_t member : found->second) {
@@ -401,7 +526,7 @@ class Cutter {
     for (const Piece& piece : pieces_) {
       if (piece.kept) continue;
       if (piece.declared) {
-        declare(out.texts[piece.text], piece.declaration);
+        declare(out.texts[piece.text], piece.declaration, has_empty_body(piece) ? "{}" : ";");
         continue;
       }
       for (const std::string_view name : piece.declaration.names)
@@ -410,22 +535,15 @@ class Cutter {
     }
     return out;
   }
-  /// Puts a ';' in the place of a function's body, and takes __host__ away, which NVRTC refuses.
-  void declare(std::string& text, const Declaration& d) const {
+  /// Puts `end` in the place of a function's body, and takes __host__ away, which NVRTC refuses.
+  void declare(std::string& text, const Declaration& d, std::string_view end) const {
     const std::string_view head = std::string_view(text).substr(d.begin, d.body_begin - d.begin);
     std::vector<std::size_t> marks;
     for (const Token& token : tokens_of(head))
       if (token.is("__host__")) marks.push_back(static_cast<std::size_t>(token.text.data() - text.data()));
     blank(text, d.body_begin, d.end);
-    text[d.body_begin] = ';';
+    text.replace(d.body_begin, end.size(), end);
     for (const std::size_t at : marks) text.replace(at, 8, 8, ' ');
-  }
-  static bool belongs_to_statement(const Token& directive) {
-    const DirectiveText d = directive_text(directive.text);
-    if (d.name != "pragma") return false;
-    const std::vector<Token> words = tokens_of(d.rest);
-    return !words.empty() && std::find(kStatementPragmas.begin(), kStatementPragmas.end(), words[0].text) !=
-                                 kStatementPragmas.end();
   }
   /// Replaces all characters by blanks, apart from line ends and directives.
   void blank(std::string& text, std::size_t begin, std::size_t end) const {
@@ -434,24 +552,39 @@ class Cutter {
     for (std::size_t i = 0; i < original.size(); ++i)
       if (original[i] == '\n') blanked[i] = '\n';
     for (const Token& token : tokens_of(original)) {
-      if (token.kind != Token::Kind::directive || belongs_to_statement(token)) continue;
+      if (token.kind != Token::Kind::directive) continue;
+      const DirectiveText d = directive_text(token.text);
+      if (d.name == "pragma" && is_statement_pragma(d.rest)) continue;
       const auto at = static_cast<std::size_t>(token.text.data() - original.data());
       blanked.replace(at, token.text.size(), token.text);
     }
     text.replace(begin, blanked.size(), blanked);
   }
 
+  /// The kinds of functions of one name.
   struct Functions {
     bool kernel = false, device = false;  ///< one of them is a kernel; one is a device function
+    bool host = false;        ///< a template, a class or a free function says that one is for the host
+    bool awaited = false;     ///< a class declares a device function without a body
+    bool dispatched = false;  ///< one of them is virtual
+    bool mentioned = false;   ///< of a kernel: another declaration mentions it
+    int undefined = 0;        ///< declarations of device functions, less their definitions
+
+    void add(const Marks& marks, bool is_host) {
+      kernel = kernel || marks.global;
+      device = device || (marks.device && !marks.global);
+      host = host || is_host;
+      dispatched = dispatched || marks.dispatched;
+    }
   };
   const std::vector<std::string_view>& texts_;
   const CutRules& rules_;
   std::vector<bool> included_;  ///< texts that stand inside of a declaration
   Macros macros_;
   MadeDeclarations made_{macros_};
-  WordSet namespaces_;  ///< words of the scopes of all declarations, and aliases
-  std::deque<std::string> scopes_of_namespaces_;
-  std::string last_scope_;
+  WordSet names_;           ///< words that may be names of namespaces or types
+  WordSet namespaces_;      ///< words after `namespace`
+  bool unsure_ = false;     ///< namespaces may be here that no text names: a macro's, or those in a library
   std::size_t joined_ = 0;  ///< the most words that ## of a reached macro joins
   std::vector<Piece> pieces_;
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name_;

@@ -6,14 +6,15 @@
 //
 //   - functions without __device__, __global__ or constexpr, also through macros. nvcc would refuse a call of one
 //     in a kernel. One that kept text mentions keeps its head, because sizeof and decltype may choose it.
+//     A specialisation, or a member defined outside of its class, is what the other declarations of its name are.
 //   - types, aliases, host variables, concepts and other kernels that no kept text mentions.
-//   - explicit instantiations.
+//   - explicit instantiations, apart from those with launch bounds.
 //
 // Everything else stays and counts as kept text: device functions, variables and specialisations that nothing
 // names, data members, and what the reader does not understand. Where brackets cannot be paired, all of the rest of
 // the text stays. Directives are never cut, apart from pragmas of a statement, and every kept line keeps its number.
 // With `unused`, device code is kept only when kept text mentions it. This may change a kernel without an error.
-// docs/internals/compile.md has the rules for each kind of declaration, and the sources that are known to break them.
+// docs/internals/compile.md has the rules for each kind of declaration, and the sources that are known to change a kernel.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@
 namespace kiln::source {
 
 /// The version of the rules above. It is part of the key.
-inline constexpr std::string_view kCutVersion = "3";
+inline constexpr std::string_view kCutVersion = "4";
 
 struct CutRules {
   std::vector<std::string> roots;  ///< C++ texts whose words are needed: name expressions, exports

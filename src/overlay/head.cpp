@@ -35,6 +35,12 @@ bool is_macro_like(std::string_view word) {
   return std::none_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; }) &&
          word.size() > 1;
 }
+std::string_view attribute_space(std::string_view word) {
+  if (word == "global" || word == "__global__") return "__global__";
+  if (word == "device" || word == "__device__" || word == "constant" || word == "managed")
+    return "__device__";
+  return {};
+}
 bool contains(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -66,16 +72,18 @@ bool HeadReader::is_attribute(const Head& head, std::size_t k) const {
 std::vector<std::string_view> HeadReader::function_names(const Head& head) const {
   Words out;
   bool attribute = false;
+  std::size_t list = 0;  // the place after the parameters
   for (std::size_t k = 0; k < head.tokens.size(); ++k) {
     const std::size_t at = head.tokens[k];
-    const Token& t = tokens_[at];
-    if (t.is("operator")) return {"operator"};
-    if (t.is("=") || t.is(":")) break;
     // f<int>(...): the name stands before the template arguments.
     std::size_t before = k == 0 ? kNoDeclaration : k - 1;
-    if (t.is("<")) k = after_angles(head, k);
+    if (tokens_[at].is("<")) k = after_angles(head, k);
     if (k >= head.tokens.size()) break;
-    if (!tokens_[head.tokens[k]].is("(") || before == kNoDeclaration) continue;
+    const Token& t = tokens_[head.tokens[k]];
+    if (t.is("operator")) return {"operator"};
+    if (t.is("=") || t.is(":")) break;
+    if (t.is(",") && list == k) return {};  // const int n(4), m = 8;
+    if (!t.is("(") || before == kNoDeclaration) continue;
     const Token& name = tokens_[head.tokens[before]];
     if (const std::size_t inner = inner_name(head.tokens[k]); inner != kNoDeclaration && out.empty()) {
       // In MACRO(name)(...) the macro may give another name.
@@ -83,10 +91,12 @@ std::vector<std::string_view> HeadReader::function_names(const Head& head) const
       return tokens_[inner + 1].is("(") ? Words{tokens_[inner].text} : Words{};
     }
     if (!name.is_word() || takes_parentheses(name.text)) continue;
+    if (before > 0 && tokens_[head.tokens[before - 1]].is("~")) return {"~"};
     const bool array = before > 0 && tokens_[head.tokens[before - 1]].is("[") &&
                        !tokens_[head.tokens[before - 1] + 1].is("[");
     attribute = array || is_attribute(head, k);
     if (!attribute) out.push_back(name.text);
+    list = k + 1;
   }
   return attribute ? Words{} : out;
 }
@@ -115,7 +125,8 @@ bool HeadReader::is_type(const Head& head) const {
 }
 bool HeadReader::is_function(const Head& head) const {
   const Words names = function_names(head);
-  if (names.empty() || (!head.tokens.empty() && tokens_[head.tokens[0]].is("typedef"))) return false;
+  if (names.empty()) return false;
+  if (tokens_[head.tokens[0]].is("typedef") || tokens_[head.tokens[0]].is("using")) return false;
   if (!class_key(head)) return true;
   // struct NAME(...) is a function, struct MACRO(...) NAME { is not.
   for (auto at = head.tokens.rbegin(); at != head.tokens.rend(); ++at) {
@@ -146,8 +157,16 @@ void HeadReader::describe(Declaration& out, const Head& head, std::size_t end) c
     out.kind = DeclarationKind::fixed;
     return;
   }
-  for (const std::size_t at : head.tokens)
-    if (tokens_[at].is_word()) out.specifiers.push_back(tokens_[at].text);
+  for (const std::size_t at : head.tokens) {
+    const Token& t = tokens_[at];
+    if (t.is_word()) out.specifiers.push_back(t.text);
+    if (t.is("decltype") && tokens_[at + 2].is("auto")) out.specifiers.push_back("auto");
+    const bool arrow = t.is("-") && tokens_[at + 1].is(">") && !tokens_[at - 1].is("operator");
+    if (arrow) std::erase(out.specifiers, "auto");  // auto f() -> int
+    if (!t.is("__attribute__")) continue;
+    for (const std::string_view word : tokens_.words(at + 1, tokens_.after_group(at + 1, tokens_.size())))
+      if (const auto space = attribute_space(word); !space.empty()) out.specifiers.push_back(space);
+  }
   if (out.kind == DeclarationKind::check) return;
   if (is_function(head)) {
     out.guide = is_guide(head);
@@ -155,7 +174,7 @@ void HeadReader::describe(Declaration& out, const Head& head, std::size_t end) c
     out.names = function_names(head);
     if (out.kind == DeclarationKind::named) return;
     for (std::size_t k = 1; k < head.tokens.size() && !tokens_[head.tokens[k]].is("("); ++k)
-      out.qualified = tokens_[head.tokens[k - 1]].is("::") && tokens_[head.tokens[k]].is(out.names.back());
+      if (tokens_[head.tokens[k]].is(out.names.back())) out.qualified = tokens_[head.tokens[k - 1]].is("::");
   } else {
     out.kind = DeclarationKind::named;
     out.names = class_key(head) && head.body != kNoDeclaration ? type_names(head, end) : variable_names(head);

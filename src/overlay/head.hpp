@@ -49,6 +49,8 @@ class HeadReader {
 bool takes_parentheses(std::string_view word);
 /// True for words of more than one letter without lower-case letters.
 bool is_macro_like(std::string_view word);
+/// The keyword of an attribute: __attribute__((device)) is __device__. Empty for other words.
+std::string_view attribute_space(std::string_view word);
 bool contains(const std::vector<std::string_view>& words, std::string_view word);
 
 }  // namespace kiln::source

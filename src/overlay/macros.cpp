@@ -1,6 +1,7 @@
 #include "overlay/macros.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <unordered_set>
@@ -16,6 +17,12 @@ constexpr std::size_t kMostReached = 2048, kMostNested = 200;
 
 /// The marks of a keyword; nothing for other words.
 Marks keyword_marks(std::string_view word) {
+  constexpr std::array<std::string_view, 5> kBounds = {"__launch_bounds__", "__maxnreg__", "__cluster_dims__",
+                                                       "__block_size__", "__attribute__"};
+  if (std::find(kBounds.begin(), kBounds.end(), word) != kBounds.end()) return {.bounds = true};
+  if (word == "auto") return {.placeholder = true};
+  if (word == "virtual" || word == "override" || word == "final") return {.dispatched = true};
+  if (word == "friend") return {.is_friend = true};
   if (word == "__global__") return {.global = true, .device = true};
   if (word == "__device__" || word == "__constant__" || word == "__managed__") return {.device = true};
   if (word == "constexpr" || word == "consteval") return {.constant = true};
@@ -64,6 +71,14 @@ bool is_same(const MacroDefinition& a, const MacroDefinition& b) {
 
 bool is_pragma(std::string_view word) { return word == "_Pragma" || word == "__pragma"; }
 
+/// True when a pragma's text, which may be a string, begins with one of the words.
+bool one_of_pragmas(std::string_view text, std::initializer_list<std::string_view> words) {
+  text.remove_prefix(text.find('"') + 1);  // npos + 1 is 0
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return text.starts_with(word); });
+}
+
 /// The position after the explicit instantiation that begins at i; i when there is none.
 std::size_t after_instantiation(const TokenView& text, std::size_t i) {
   std::size_t at = text[i].is("extern") ? i + 1 : i;
@@ -95,6 +110,13 @@ std::size_t last_call(const TokenView& text) {
 
 }  // namespace
 
+bool is_statement_pragma(std::string_view text) {
+  return one_of_pragmas(text, {"unroll", "nounroll", "omp", "acc"});
+}
+bool is_lasting_pragma(std::string_view text) {
+  return !is_statement_pragma(text) && !one_of_pragmas(text, {"GCC", "clang", "diag_", "nv_"});
+}
+
 std::vector<MacroDefinition> macros_of(const std::vector<Token>& tokens) {
   std::vector<MacroDefinition> out;
   for (const Token& token : tokens) {
@@ -110,6 +132,11 @@ Marks& Marks::operator|=(const Marks& other) {
   device = device || other.device;
   constant = constant || other.constant;
   type = type || other.type;
+  specialises = specialises || other.specialises;
+  placeholder = placeholder || other.placeholder;
+  bounds = bounds || other.bounds;
+  dispatched = dispatched || other.dispatched;
+  is_friend = is_friend || other.is_friend;
   return *this;
 }
 
@@ -141,13 +168,20 @@ Marks Macros::marks_of(std::string_view word) const {
   while (!waiting.empty()) {
     const std::string_view next = waiting.back();
     waiting.pop_back();
-    if (seen.size() > kMostReached) out = {true, true, true, true};
+    if (seen.size() > kMostReached) out = {true, true, true, true, true, true, true, true, true};
     if (seen.size() > kMostReached) break;
     out |= keyword_marks(next);
     const auto* words = find(next);
-    if (words && seen.insert(next).second)
+    if (words && seen.insert(next).second) {
       waiting.insert(waiting.end(), words->begin(), words->end());
-    else if (!words)
+      if (contains(*words, "__attribute__"))
+        for (const std::string_view inner : *words) waiting.push_back(attribute_space(inner));
+      for (const MacroDefinition& macro : *definitions(next))
+        for (std::size_t i = 2; i < macro.replacement.size(); ++i)
+          out.specialises =
+              out.specialises || (macro.replacement[i - 2].is("template") &&
+                                  macro.replacement[i - 1].is("<") && macro.replacement[i].is(">"));
+    } else if (!words)
       out.device = out.device || is_device_like(next);
   }
   return out;
@@ -254,6 +288,21 @@ bool Macros::reaches_pragma(std::string_view name) const {
   const auto [known, fresh] = answers_.pragmas.try_emplace(name);
   if (fresh) known->second = reaches(name, is_pragma);
   return known->second;
+}
+
+bool Macros::has_lasting_pragma(std::string_view name, std::string_view argument) const {
+  return reaches_pragma(name) && reaches(name, [&](std::string_view word) {
+           const auto* all = definitions(word);
+           return all && std::any_of(all->begin(), all->end(), [&](const MacroDefinition& macro) {
+                    const TokenView text(macro.replacement);
+                    for (std::size_t i = 0; i < text.size(); ++i) {
+                      const bool literal = text[i + 2].kind == Token::Kind::literal;  // not _Pragma(#x)
+                      if (is_pragma(text[i].text) && is_lasting_pragma(literal ? text[i + 2].text : argument))
+                        return true;
+                    }
+                    return false;
+                  });
+         });
 }
 
 std::size_t Macros::joined(std::string_view name) const {

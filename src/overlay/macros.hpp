@@ -24,11 +24,21 @@ struct MacroDefinition {
   bool braces = false;    ///< opens or closes a scope
 };
 
+/// True for a pragma that belongs to one statement.
+bool is_statement_pragma(std::string_view text);
+/// True for a pragma that may change the text after it: no statement's, and none of diagnostics.
+bool is_lasting_pragma(std::string_view text);
+
 std::vector<MacroDefinition> macros_of(const std::vector<Token>& tokens);
 
 /// The properties of a function that the words before its name tell.
 struct Marks {
   bool global = false, device = false, constant = false, type = false;
+  bool specialises = false;  ///< a macro stands for template <>
+  bool placeholder = false;  ///< auto
+  bool bounds = false;       ///< __launch_bounds__ or another attribute of a kernel
+  bool dispatched = false;   ///< virtual, override or final
+  bool is_friend = false;
   Marks& operator|=(const Marks& other);
 };
 
@@ -67,6 +77,8 @@ class Macros {
   bool completes(std::string_view name) const;
   /// True for _Pragma and __pragma, and for a macro whose replacement reaches one of them.
   bool reaches_pragma(std::string_view name) const;
+  /// True when a pragma of the macro may change text after it. `argument` is the first word of the call's arguments.
+  bool has_lasting_pragma(std::string_view name, std::string_view argument) const;
   /// The most words that one ## after another joins in a replacement of the macro; 0 without ##.
   std::size_t joined(std::string_view name) const;
   /// True for a macro with arguments that says __global__: KERNEL(name, int n) { ... }.

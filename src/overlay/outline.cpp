@@ -20,7 +20,6 @@ constexpr int kMostScopes = 64;
 constexpr std::size_t kMostHead = 4096;
 constexpr int kMostBraces = 256;
 const Words kAccess = {"public", "private", "protected", "signals"};
-const Words kStaying = {"virtual", "override", "final", "friend"};
 
 bool opens_or_closes(std::string_view word) {
   const auto has = [&](std::string_view part) { return word.find(part) != std::string_view::npos; };
@@ -107,7 +106,9 @@ class Outliner {
   void declaration(std::size_t& i, std::size_t end, std::size_t parent, int depth) {
     const std::size_t begin = i;
     std::size_t from = i;
+    bool specialises = false;
     while (tokens_[from].is("template") && tokens_[from + 1].is("<")) {
+      specialises = specialises || tokens_[from + 2].is(">");
       const std::size_t after = tokens_.after_angles(from + 1, end);
       if (after == from + 1) unpaired_ = std::min(unpaired_, begin);
       from = after;
@@ -144,6 +145,7 @@ class Outliner {
         out.head_words = tokens_.words(begin, head.body);
       }
       if (from != begin) heads_.specialise(out, head, tokens_.words(begin, from));
+      if (out.kind == DeclarationKind::function) out.specialisation = specialises;
     }
     if (parent != kNoDeclaration) return member(out, begin, i, head, depth);
     const std::size_t own = out_.size();
@@ -167,7 +169,12 @@ class Outliner {
       nested_.resize(outer);
       return;
     }
-    const Declaration& parent = out_[out.parent];
+    Declaration& parent = out_[out.parent];
+    Marks marks;
+    for (const std::string_view word : out.specifiers) {
+      marks |= macros_.marks_of(word);
+      marks.device = marks.device || (is_macro_like(word) && !macros_.find(word));  // it may say __device__
+    }
     const bool destroys = std::any_of(head.tokens.begin(), head.tokens.end(),
                                       [&](std::size_t at) { return tokens_[at].is("~"); });
     // float a ALIGNED(16) {1}; is a data member.
@@ -178,10 +185,10 @@ class Outliner {
     // NVRTC refuses the word __host__. No data member has it.
     if (!out.defined() && contains(out.specifiers, "__host__") && !contains(out.specifiers, "__device__"))
       out.body_begin = offset(i - 1);
+    if (!out.defined() && !field) parent.members.push_back({out.names.back(), marks});
     if (!out.defined() || destroys || field) return;
-    out.stays_in_class = contains(out.names, "operator") || may_make_a_member(begin);
-    for (const std::string_view word : out.specifiers)
-      out.stays_in_class = out.stays_in_class || contains(kStaying, word);
+    out.stays_in_class = contains(out.names, "operator") || may_make_a_member(begin) || marks.dispatched ||
+                         marks.is_friend || marks.specialises || out.specialisation;
     for (const std::string_view name : out.names)
       out.stays_in_class = out.stays_in_class || contains(parent.names, name) || contains(nested_, name);
     if (out.stays_in_class) take_initialisers(out, head);

@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "overlay/brackets.hpp"
+#include "overlay/macros.hpp"
 
 namespace kiln::source {
-
-class Macros;
 
 inline constexpr std::size_t kNoDeclaration = static_cast<std::size_t>(-1);
 
@@ -25,6 +24,12 @@ enum class DeclarationKind : std::uint8_t {
   check,          ///< static_assert
   call,           ///< a macro that stands alone: NAME(...), or NAME when its replacement is complete
   instantiation,  ///< an explicit instantiation: template void f<int>();
+};
+
+/// A member function or a friend without a body.
+struct MemberDeclaration {
+  std::string_view name;
+  Marks marks;
 };
 
 struct Declaration {
@@ -42,12 +47,14 @@ struct Declaration {
   bool includes = false;  ///< an #include stands in it
   /// The words of a specialisation's template arguments, without its own parameters.
   std::vector<std::string_view> arguments;
-  bool specialisation = false;
+  bool specialisation = false;               ///< also of a function: template <>
   std::size_t body_begin = 0;                ///< of a function that is defined here: the place of its '{'
   bool qualified = false;                    ///< of a function: CLASS::NAME, which its class declares, too
   bool guide = false;                        ///< a deduction guide
   bool type = false;                         ///< a class or an enum with a body
   std::vector<std::string_view> head_words;  ///< of a function with a body: the words before it
+  /// The member functions and friends that a class declares without a body.
+  std::vector<MemberDeclaration> members;
   /// True for a member function that its class always declares: a constructor, an operator, a virtual function, or
   /// one that begins with a macro that may make another member.
   bool stays_in_class = false;

@@ -30,6 +30,129 @@ TEST(SafeCut, DeviceCodeThatNothingNamesStays) {
     EXPECT_EQ(left_of(kHostCode + text + kHostCode + kPlainKernel), text + kPlainKernel);
 }
 
+/// Each kernel asks for the last name of the text before it.
+TEST(SafeCut, DeviceCodeWithoutItsOwnMarksStays) {
+  const std::string a =
+      "template <class T> struct A {\n__device__ A();\n__device__ int g(T);\n"
+      "__device__ int operator()(T);\n__device__ operator int();\n__device__ ~A();\n};\n";
+  const std::string kernel = "__global__ void kernel(A<int>* a) { a->g(1); }\n";
+  for (const std::string text : {
+           "template <> int A<int>::g(int x) { return 2; }\n",
+           "template <> A<int>::A() { }\n",
+           "template <> A<int>::~A() { }\n",
+           "template <> int A<int>::operator()(int x) { return 2; }\n",
+           "template <> A<int>::operator int() { return 2; }\n",
+           "#define SPECIALISE template <>\nSPECIALISE int A<int>::g(int x) { return 2; }\n",
+           "template <class T> int A<T>::g(T x) { return 2; }\n",
+           "template <class T> __device__ int f(T x) { return 1; }\ntemplate <> int f(A<int> x) { return 2; "
+           "}\n"
+           "__device__ int used(A<int> a) { return f(a); }\n",
+           "__device__ int f(A<int>);\nint f(A<int> x) { return 1; }\nint f(float x) ;\n"
+           "__device__ int used(A<int> a) { return f(a); }\n",
+           "__attribute__((device)) int unnamed() { return 2; }\n",
+           "#define DEVICE_CODE __attribute__((device))\nDEVICE_CODE int unnamed() { return 2; }\n",
+           "template <class T> __device__ A<T> operator+(A<T> a, A<T> b) { return a; }\n",
+       })
+    EXPECT_EQ(left_of(kHostCode + a + text + kernel), a + text + kernel);
+  const std::string own =
+      "template <class T> __global__ void kernel(T* a) { }\n"
+      "template <> void kernel<float>(float* a) { a[0] = 1; }\n";
+  EXPECT_EQ(left_of(own + kHostCode), own);
+}
+
+TEST(SafeCut, ASpecialisationOfAHostTemplateIsCut) {
+  const std::string a = "struct A {\ntemplate <class T> void g(T);\n__device__ int n();\n};\n";
+  const std::string kernel = "__global__ void kernel(A* a) { }\n";
+  EXPECT_EQ(left_of(a +
+                    "template <class T> T zero() { throw 1; }\ntemplate <> int zero<int>() { throw 1; }\n"
+                    "template <> void A::g<int>(int) { throw 1; }\n"
+                    "template <class T> __device__ T one() ;\nstruct B { };\n" +
+                    kernel),
+            a + "template <class T> __device__ T one() ;\n" + kernel);
+}
+
+TEST(SafeCut, AHostConstructorOutsideOfAClassWithADeviceConstructorIsCut) {
+  const std::string text = "struct A {\nint x;\n__device__ A(int x) : x(x) {}\nA(const A&) noexcept;\n};\n";
+  const std::string kernel = "__global__ void kernel(A* a) { }\n";
+  EXPECT_EQ(left_of(text + "A::A(const A& o) { throw 1; }\n" + kernel), text + kernel);
+}
+
+TEST(SafeCut, AnExplicitInstantiationWithLaunchBoundsStays) {
+  const std::string text =
+      "#define BOUNDS __launch_bounds__(64)\n#define MAKE(T) template __global__ void BOUNDS kernel<T>(T*);\n"
+      "template <class T> __global__ void kernel(T* a) { }\n"
+      "template <class T> __global__ void other(T* a) { }\n"
+      "template __global__ void __launch_bounds__(64, 8) kernel<float>(float*);\n"
+      "template __global__ void BOUNDS kernel<double>(double*);\n"
+      "template __global__ void __maxnreg__(40) kernel<char>(char*);\nMAKE(int)\n";
+  EXPECT_EQ(left_of(text + "template __global__ void __launch_bounds__(64) other<int>(int*);\n"
+                           "template __global__ void kernel<short>(short*);\n"),
+            text.substr(0, text.find("template <class T> __global__ void other")) +
+                text.substr(text.find("template __global__ void __launch")));
+}
+
+/// The bodies of host functions go: each row has what stays.
+TEST(SafeCut, HostFunctionsThatSizeofMayChooseKeepTheirHeads) {
+  const std::string kernel =
+      "struct A { };\n__global__ void kernel(A a, int* o) { o[0] = sizeof(used(a)); }\n";
+  for (const auto& [head, after] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"float2 operator+(float2 a, float2 b)", ""},
+           {"template <class T> int operator+(const T& a, const T& b)", ""},
+           {"template <class... P> int used(typename P::type*... p)", ""},
+           {"namespace x { inline namespace v1 { struct B { }; }\nint used(v1::B b)", "\n}"},
+           {"#define OPEN namespace lib {\nOPEN\nstruct B { };\n}\nint used(lib::B b)", ""},
+           {"#define NAME(x) lib_##x\nnamespace NAME(x) { struct B { }; }\nint used(lib_x::B b)", ""},
+           {"using namespace nvcuda;\nint used(wmma::fragment& b)", ""},
+           {"namespace cuda {\nint used(chrono::seconds b)", "\n}"},
+           {"struct C {\nint m;\nint kernel() const", "\n};\n__device__ C c;\n__device__ int x = c.kernel()"},
+           {"void kernel(const char* text)", "\n__device__ int x = sizeof(kernel(\"\"))"},
+       }) {
+    const std::string end = after.find(';') != after.npos ? after + ";\n" : after + "\n";
+    EXPECT_EQ(left_of(head + " { throw 1; }" + end + kernel), head + " ;" + end + kernel);
+  }
+}
+
+TEST(SafeCut, AHostFunctionThatReturnsAutoKeepsItsBody) {
+  for (const std::string text : {
+           "auto used(A a) { return 1; }\n",
+           "decltype(auto) used(A a) { return 1; }\n",
+           "Integral auto used(A a) { return 1; }\n",
+           "#define PLACEHOLDER auto\nPLACEHOLDER used(A a) { return 1; }\n",
+           "auto operator-(A a) { return 1; }\n",
+           "struct B {\nauto used() const { return n; }\nauto operator()(int x) const { return n; }\n"
+           "auto operator->() { return this; }\nint n;\n};\n__device__ B b;\n",
+       }) {
+    const std::string all =
+        "struct A { };\n" + text + "__global__ void kernel(A a, int* o) { o[0] = sizeof(used(a)); }\n";
+    EXPECT_EQ(left_of(kHostCode + all), all);
+  }
+  EXPECT_EQ(
+      left_of("auto used(int a) -> int { throw 1; }\n__device__ int x = sizeof(used(1));\n" + kPlainKernel),
+      "auto used(int a) -> int ;\n__device__ int x = sizeof(used(1));\n" + kPlainKernel);
+}
+
+TEST(SafeCut, AVirtualFunctionKeepsAnEmptyBody) {
+  const std::string rest = "int n;\n};\n", kernel = "__global__ void kernel(P* p) { p->n = 1; }\n";
+  EXPECT_EQ(
+      left_of(
+          "#define API_VIRTUAL virtual\nstruct P {\nAPI_VIRTUAL void dump() { throw 1; }\nP() { throw 1; }\n"
+          "virtual ~P();\nvirtual int size() const;\n" +
+          rest + "P::~P() { throw 1; }\nint P::size() const { throw 1; }\n" + kernel),
+      "#define API_VIRTUAL virtual\nstruct P {\nAPI_VIRTUAL void dump() {}\nP() ;\n"
+      "virtual ~P();\nvirtual int size() const;\n" +
+          rest + "P::~P() {}\nint P::size() const {}\n" + kernel);
+}
+
+TEST(SafeCut, OneDeclarationMayDeclareSeveralNames) {
+  for (const std::string text : {
+           "const int N(4), M = 8;\n__device__ int f() { return M; }\n",
+           "const int N(4), M{8};\n__device__ int f() { return M; }\n",
+           "struct A { };\nnamespace ops {\n__device__ A operator*(A a, A b) { return a; }\n}\n"
+           "using ops::operator*;\n",
+       })
+    EXPECT_EQ(left_of(text + kHostCode + kPlainKernel), text + kPlainKernel);
+}
+
 TEST(SafeCut, WhatNothingNamesAndIsNotForTheDeviceIsCut) {
   for (const std::string text : {
            "template <class T> void f(T a) { }\n",
@@ -112,6 +235,22 @@ TEST(SafeCut, BracketsThatEveryBranchPairsAreRead) {
 TEST(SafeCut, PragmasStayInsideOfWhatIsCut) {
   EXPECT_EQ(left_of("#define OFF\nOFF\n#pragma pack(1)\nstruct Host { char a; };\n" + kPlainKernel),
             "#define OFF\n#pragma pack(1)\n" + kPlainKernel);
+}
+
+TEST(SafeCut, ADeclarationWithAPragmaThatLastsStaysWhole) {
+  const std::string macro = "#define PACK(x) _Pragma(#x)\n#define UNROLL _Pragma(\"unroll\")\n";
+  for (const std::string text : {
+           "struct Host { _Pragma(\"pack(push, 1)\") char a; int z; };\n",
+           "void pop() { _Pragma(\"pack(pop)\") }\n",
+           "struct Host { PACK(pack(1)) char a; };\n",
+       })
+    EXPECT_EQ(left_of(macro + text + kHostCode + kPlainKernel), macro + text + kPlainKernel);
+  for (const std::string text : {
+           "void f() { _Pragma(\"omp parallel for\") for (;;) { } }\n",
+           "void f() { UNROLL for (;;) { } PACK(unroll 4) for (;;) { } }\n",
+           "void f() { _Pragma(\"GCC diagnostic push\") }\n",
+       })
+    EXPECT_EQ(left_of(macro + text + kPlainKernel), macro + kPlainKernel);
 }
 
 TEST(SafeCut, AHostOperatorKeepsItsHeadWithItsTypes) {

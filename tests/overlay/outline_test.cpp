@@ -131,7 +131,7 @@ TEST(Outline, ConstructorsEndAfterTheirInitialisers) {
             (Lines{"function+ A", "named next"}));
   EXPECT_EQ(outline("A::A() : x_{1}\n#ifdef B\n, y_{2}\n#endif\n{ } int next;"),
             (Lines{"function+ A", "named next"}));
-  EXPECT_EQ(outline("A::~A() { }\nint next;"), (Lines{"function+ A", "named next"}));
+  EXPECT_EQ(outline("A::~A() { }\nint next;"), (Lines{"function+ ~", "named next"}));
   EXPECT_EQ(outline("A::A() = default; int next;"), (Lines{"function A", "named next"}));
 }
 
