@@ -117,7 +117,6 @@ class Cutter {
         functions_[name].add(piece.marks, piece.host && is_template_or_class);
       for (const MemberDeclaration& member : d.members) {
         functions_[member.name].add(member.marks, !member.marks.device);
-        functions_[member.name].awaited |= member.marks.device;
         if (member.marks.is_friend && member.marks.device) ++functions_[member.name].undefined;
       }
       if (d.kind == DeclarationKind::function && !piece.is_member() && piece.marks.device)
@@ -211,11 +210,19 @@ class Cutter {
       if (declared && here && !names_unknown_namespace(piece)) piece.host = false;
       return;
     }
-    const bool special = is_specialisation(piece);
-    piece.marks.global = special && same.kernel && !same.device;
-    piece.marks.device =
-        special ? same.kernel || same.device : same.awaited || (same.undefined > 0 && !same.kernel);
-    piece.host = same.host && !piece.marks.device;
+    bool device = is_specialisation(piece) && same.device, host = is_specialisation(piece) && same.host;
+    piece.marks.global = is_specialisation(piece) && same.kernel && !device;
+    if (!is_specialisation(piece)) {
+      for (const std::string_view type : types_in_head(piece))
+        for (const std::size_t of_type : by_name_.at(type))
+          for (const MemberDeclaration& member : pieces_[of_type].declaration.members)
+            if (member.name == d.names.back()) (member.marks.device ? device : host) = true;
+      const bool known = device || host;
+      device = known ? device : same.undefined > 0 && !same.kernel;
+      host = known ? host : same.host;
+    }
+    piece.marks.device = device || piece.marks.global;
+    piece.host = host && !piece.marks.device;
     piece.inherits = !piece.host;
     if (piece.host && !d.qualified) return;
     by_type_["operator"].push_back(i);
@@ -565,7 +572,6 @@ class Cutter {
   struct Functions {
     bool kernel = false, device = false;  ///< one of them is a kernel; one is a device function
     bool host = false;        ///< a template, a class or a free function says that one is for the host
-    bool awaited = false;     ///< a class declares a device function without a body
     bool dispatched = false;  ///< one of them is virtual
     bool mentioned = false;   ///< of a kernel: another declaration mentions it
     int undefined = 0;        ///< declarations of device functions, less their definitions

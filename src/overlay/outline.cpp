@@ -159,6 +159,13 @@ class Outliner {
   }
   /// Keeps a member function with a body. Everything else is part of its class.
   void member(Declaration& out, std::size_t begin, std::size_t i, const Head& head, int depth) {
+    if (out.kind == DeclarationKind::call) {
+      // A host constructor looks like a call: NAME(int);
+      const std::string_view name = tokens_[begin].text;
+      if (contains(out_[out.parent].names, name) || contains(nested_, name))
+        out_[out.parent].members.push_back({name, {}});
+      return;
+    }
     if (out.kind != DeclarationKind::function) {
       if (!heads_.is_type(head) || head.crosses || depth >= kMostScopes) return;
       std::size_t inside = head.body + 1;

@@ -71,10 +71,16 @@ TEST(SafeCut, ASpecialisationOfAHostTemplateIsCut) {
             a + "template <class T> __device__ T one() ;\n" + kernel);
 }
 
-TEST(SafeCut, AHostConstructorOutsideOfAClassWithADeviceConstructorIsCut) {
-  const std::string text = "struct A {\nint x;\n__device__ A(int x) : x(x) {}\nA(const A&) noexcept;\n};\n";
+TEST(SafeCut, AHostMemberThatIsDefinedOutsideOfItsClassIsCut) {
+  const std::string text =
+      "struct A {\nint x;\n__device__ A(int x) : x(x) {}\nA(const A&) noexcept;\n};\n"
+      "struct D {\nD(int n);\nint m;\n};\n__device__ D* d;\n";
   const std::string kernel = "__global__ void kernel(A* a) { }\n";
-  EXPECT_EQ(left_of(text + "A::A(const A& o) { throw 1; }\n" + kernel), text + kernel);
+  EXPECT_EQ(left_of(text + "A::A(const A& o) { throw 1; }\nD::D(int n) { throw 1; }\n" + kernel),
+            text + kernel);
+  const std::string other = "struct B {\n__device__ void run();\n};\nstruct C {\nvoid run();\nB b;\n};\n";
+  const std::string device = "__global__ void kernel(C* a) { a->b.run(); }\n";
+  EXPECT_EQ(left_of(other + "void C::run() { throw 1; }\n" + device), other + device) << "B is another class";
 }
 
 TEST(SafeCut, AnExplicitInstantiationWithLaunchBoundsStays) {
