@@ -202,7 +202,7 @@ class Cutter {
   void inherit(std::size_t i) {
     Piece& piece = pieces_[i];
     const Declaration& d = piece.declaration;
-    if (!piece.host) return;
+    if (!piece.host || (d.names.back() == "operator" && has_stream(piece))) return;
     const Functions& same = functions_.at(d.names.back());
     if (!is_specialisation(piece) && !d.qualified) {
       const bool declared = same.undefined > 0 && !same.kernel && d.names.back() != "operator";
@@ -444,10 +444,16 @@ class Cutter {
     }
     return more;
   }
+  /// True for a function of streams, which device code does not have.
+  static bool has_stream(const Piece& piece) {
+    const Declaration& d = piece.declaration;
+    const auto& words = d.defined() ? d.head_words : d.words;
+    return contains(words, "ostream") || contains(words, "istream");
+  }
   bool has_kept_operand(const Piece& piece) const {
     const Declaration& d = piece.declaration;
+    if (has_stream(piece)) return false;
     const std::vector<std::string_view>& words = d.defined() ? d.head_words : d.words;
-    if (contains(words, "ostream") || contains(words, "istream")) return false;  // device code has no streams
     bool own = false, kept = false;
     for (const std::string_view word : words) {
       if (word == "operator" || !by_name_.contains(word)) continue;

@@ -66,6 +66,7 @@ TEST(SafeCut, ASpecialisationOfAHostTemplateIsCut) {
   EXPECT_EQ(left_of(a +
                     "template <class T> T zero() { throw 1; }\ntemplate <> int zero<int>() { throw 1; }\n"
                     "template <> void A::g<int>(int) { throw 1; }\n"
+                    "template <> std::istream& operator>> <A>(std::istream& in, B<A>& a) { return in; }\n"
                     "template <class T> __device__ T one() ;\nstruct B { };\n" +
                     kernel),
             a + "template <class T> __device__ T one() ;\n" + kernel);
