@@ -370,9 +370,8 @@ def restart():
         for which in ("first", "second"):
             environment = os.environ | {"KILN_CACHE_DIR": f"{folder}/{which}", "KILN_RECORD": str(trace)}
             if which == "second":
-                subprocess.run(
-                    [sys.executable, "-m", "kiln", "prewarm", trace, "--cache-dir", cache], check=True, capture_output=True
-                )
+                program = "import kiln, pathlib, sys; kiln.Service(cache_dir=sys.argv[2]).prewarm(pathlib.Path(sys.argv[1]))"
+                subprocess.run([sys.executable, "-c", program, trace, cache], check=True)
                 environment |= {"KILN_CACHE_DIR": str(cache)}
                 del environment["KILN_RECORD"]
             out = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout

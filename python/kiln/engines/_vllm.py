@@ -136,7 +136,10 @@ def _heads(x: torch.Tensor, positions: torch.Tensor, size: int) -> torch.Tensor 
 
 
 def rotary(layer: Any, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None = None) -> Any:
-    """Rotates query and key in place, as vLLM's forward does."""
+    """Rotates query and key in place, as vLLM's forward does. In torch.compile it returns new tensors, as forward_native.
+
+    Inductor of torch 2.11 adds the offset of an input twice where an operator writes to a view of it.
+    """
     size = layer.head_size
     q = _heads(query, positions, size)
     k = None if key is None else _heads(key, positions, size)
@@ -158,7 +161,10 @@ def rotary(layer: Any, positions: torch.Tensor, query: torch.Tensor, key: torch.
 
     def kiln() -> Any:
         assert table is not None
-        ops.rope_(q, k, positions.flatten().contiguous(), table, not layer.is_neox_style, table.shape[1])
+        options = (positions.flatten().contiguous(), table, not layer.is_neox_style, table.shape[1])
+        if torch.compiler.is_compiling():
+            return tuple(new.view(old.shape) for new, old in zip(ops.rope(q, k, *options), (query, key)))
+        ops.rope_(q, k, *options)
         return query, key
 
     return run(layer, reason(), kiln, lambda: rotary_embedding.RotaryEmbedding.forward_cuda(layer, positions, query, key))
