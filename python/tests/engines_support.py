@@ -156,7 +156,20 @@ def vllm(**compilation):
             f"vllm.{n}"
             for n in ["distributed", "entrypoints", "inputs", "lora", "multimodal", "parser", "pooling_params", "reasoning"]
         ),
-        *(f"vllm.{n}" for n in ["sampling_params", "tokenizers", "tool_parsers", "tracing", "transformers_utils", "v1", "_C", "_C_stable_libtorch", "_moe_C"]),
+        *(
+            f"vllm.{n}"
+            for n in [
+                "sampling_params",
+                "tokenizers",
+                "tool_parsers",
+                "tracing",
+                "transformers_utils",
+                "v1",
+                "_C",
+                "_C_stable_libtorch",
+                "_moe_C",
+            ]
+        ),
     )
     # The compiled operators that constructors of layers name. No test calls them.
     library = torch.library.Library("_C", "FRAGMENT")
