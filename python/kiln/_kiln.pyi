@@ -185,6 +185,14 @@ def process_seal() -> None:
 
 def capture_begin() -> None: ...
 def capture_end() -> None: ...
+def tvm_ffi_function(signature: str, resolve: Callable[[int], Any]) -> int:
+    """The address of a new function, which the function at tvm_ffi_wrap takes."""
+
+def tvm_ffi_forget() -> None:
+    """Asks resolve() of every function again."""
+
+tvm_ffi_wrap: int
+
 def zero_outputs(on: bool, /) -> None: ...
 def accept_host_memory(on: bool, /) -> None:
     """For tests with a driver whose device memory is the host's."""

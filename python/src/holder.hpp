@@ -27,11 +27,11 @@ class Holder {
   /// Waits for calls and launches that are under way. A launch cannot slip through: the thread that saw
   /// !closed() counts its launch before it releases the GIL.
   void close() noexcept {
-    closed_.store(true, std::memory_order_relaxed);
+    closed_.store(true);  // sequentially consistent with enter()
     const nanobind::gil_scoped_release release;
     const std::unique_lock lock(calls_);
     // A forked child does not wait: the threads that would end these launches are not in it.
-    while (launches_.load(std::memory_order_acquire) != 0 && ::getpid() == process_)
+    while ((launches_.load(std::memory_order_acquire) != 0 || entered_.load() != 0) && ::getpid() == process_)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     destroy();
   }
@@ -41,6 +41,15 @@ class Holder {
   /// begin_launch() follows !closed() without releasing the GIL.
   void begin_launch() noexcept { count(1); }
   void end_launch() noexcept { count(-1); }
+
+  /// Counts a launch of a thread that may lack the GIL. False when the service is closed; else leave() follows.
+  bool enter() noexcept {
+    entered_.fetch_add(1);
+    if (!closed_.load()) return true;
+    leave();
+    return false;
+  }
+  void leave() noexcept { entered_.fetch_sub(1); }
 
   /// Guards one call on the service or on an object of it: close() waits until the guard is gone.
   class Call {
@@ -77,6 +86,7 @@ class Holder {
   std::atomic<bool> closed_{false};
   bool destroyed_ = false;        ///< guarded by calls_
   std::atomic<int> launches_{0};  ///< launches under way; written with the GIL
+  std::atomic<int> entered_{0};   ///< launches under way between enter() and leave()
   std::shared_mutex calls_;
 };
 

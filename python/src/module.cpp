@@ -25,6 +25,7 @@ NB_MODULE(_kiln, m) {
   m.def("process_seal", [] { check(kiln_process_seal()); });
   m.def("capture_begin", &kiln_capture_begin);
   m.def("capture_end", &kiln_capture_end);
+  kiln::python::add_tvm_ffi_functions(m);
   m.def("zero_outputs", &zero_outputs, "For tests with a driver whose kernels write nothing.");
   m.def("accept_host_memory", &accept_host_memory,
         "For tests with a driver whose device memory is the host's.");

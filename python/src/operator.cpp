@@ -14,19 +14,12 @@ namespace nb = nanobind;
 namespace kiln::python {
 namespace {
 
-constexpr int kDevices = 64;
 bool zeroes_outputs = false;
 
 struct Named {
   PyObject* name;  ///< an interned text
   const char* text;
   OperandKind kind;
-};
-
-/// The operator of one device.
-struct Bound {
-  kiln_operator* handle = nullptr;
-  std::shared_ptr<Holder> holder;
 };
 
 struct State {

@@ -15,6 +15,8 @@ def missing(file):
         return "the extension kiln._kiln (was nanobind there when the build was configured?)"
     if (file.stem.startswith("test_torch") or file.stem == "test_readme") and importlib.util.find_spec("torch") is None:
         return "torch"
+    if file.stem == "test_tvm_ffi" and importlib.util.find_spec("tvm_ffi") is None:
+        return "tvm_ffi"
     if file.stem.startswith("test_engines"):
         engine = file.stem.removeprefix("test_engines_")
         sys.path += filter(None, os.environ.get("KILN_TEST_ENGINES", "").split(os.pathsep))

@@ -120,8 +120,8 @@ std::vector<std::string> unknown_environment(const std::vector<std::string>& nam
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     if (name.starts_with("KILN_TEST_") || name.starts_with("KILN_FAKE_")) continue;  // the test suite's own
     if (name.starts_with("KILN_TORCH_") || name == "KILN_ENGINES_OFF" || name == "KILN_VLLM" ||
-        name == "KILN_SGLANG")
-      continue;  // the Python package's
+        name == "KILN_SGLANG" || name == "KILN_LIBRARY")
+      continue;  // the Python package's, and of modules that it exports
     out.push_back("environment variable " + name + " is not known to this version of kiln" +
                   base::did_you_mean(name, names));
   }
