@@ -141,7 +141,8 @@ def test_others_run_while_one_compiles(service):
     thread.join()
     took = time.monotonic() - start
     assert took > 0.1, "too quick to tell"
-    assert turns > took * 20, f"{turns} turns of 1 ms in {took:.2f} s: the compile held the GIL"
+    # A compile that holds the GIL leaves one or two turns. How many there are otherwise depends on the machine.
+    assert turns > 5, f"{turns} turns of 1 ms in {took:.2f} s: the compile held the GIL"
 
 
 def test_numpy_and_names_of_other_libraries_are_element_types(service):
