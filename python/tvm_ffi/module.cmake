@@ -3,7 +3,7 @@ set(here ${CMAKE_CURRENT_LIST_DIR})
 add_library(kiln_tvm_ffi MODULE ${here}/module.cpp ${here}/call.cpp ${here}/driver.cpp)
 target_include_directories(kiln_tvm_ffi PRIVATE ${PROJECT_SOURCE_DIR}/include ${here})
 target_compile_features(kiln_tvm_ffi PRIVATE cxx_std_20)
-target_compile_options(kiln_tvm_ffi PRIVATE -fno-gnu-unique -fno-lto)
+target_compile_options(kiln_tvm_ffi PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> -fno-lto)
 target_link_libraries(kiln_tvm_ffi PRIVATE dl)
 # export() writes a System V hash table in place: one bucket with the functions of the copy (kiln/_elf.py).
 target_link_options(kiln_tvm_ffi PRIVATE -Wl,--hash-style=sysv -Wl,--version-script=${here}/exports.map -Wl,-s)
