@@ -329,4 +329,4 @@ def test_a_module_without_libkiln_says_where_it_looked(tmp_path, fake):
 
 
 def test_the_template_is_a_small_file():
-    assert _tvm_module.TEMPLATE.stat().st_size < 200_000
+    assert _tvm_module.TEMPLATE.stat().st_size < 400_000  # a wheel links the C++ library into it

@@ -46,6 +46,11 @@ def norm_forward(original: Any) -> Any:
     return forward
 
 
+def inner_norm(layer: Any) -> Any:
+    """The norm that stands after the layer's first addition."""
+    return layer.pre_feedforward_layernorm if hasattr(layer, "pre_feedforward_layernorm") else layer.post_attention_layernorm
+
+
 def add_norm(hidden: Tensor, fresh: Tensor, norm: Any) -> Tensor:
     """Adds hidden to fresh in place, and returns the norm of the sum. Nobody but the caller may have `fresh`."""
     return fused_add_rms_norm(hidden, fresh, norm.weight, eps_of(norm), is_gemma(norm))
@@ -59,8 +64,7 @@ def layer_forward(original: Any) -> Any:
 
     @functools.wraps(original)
     def forward(self: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        sandwich = hasattr(self, "pre_feedforward_layernorm")
-        norm = self.pre_feedforward_layernorm if sandwich else self.post_attention_layernorm
+        sandwich, norm = hasattr(self, "pre_feedforward_layernorm"), inner_norm(self)
         if args or not fits(hidden_states, norm.weight):
             return original(self, hidden_states, *args, **kwargs)
         fresh, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)

@@ -74,21 +74,24 @@ class _Survey:
         elif kind.endswith("MLP") and hasattr(module, "gate_proj"):
             self._mlp(name, module)
         elif kind.endswith("DecoderLayer"):
-            self._replace(name, "fused_add_rms_norm", module, _modules.layer_forward, _hooked(module.self_attn))
+            reason = _hooked(module.self_attn) or _unlike_norm(_modules.inner_norm(module))
+            self._replace(name, "fused_add_rms_norm", module, _modules.layer_forward, reason)
 
     def _mlp(self, name: str, mlp: Any) -> None:
         act = ACTIVATIONS.get(type(mlp.act_fn).__name__, "")
         reason = "" if act else f"its activation is {type(mlp.act_fn).__name__}"
         if act == "gelu" and hasattr(mlp.act_fn, "act") and mlp.act_fn.act is not nn.functional.gelu:
             reason = "its gelu is the one in Python"
+        if not reason and _is_changed(mlp.act_fn):
+            reason = "its activation has hooks, or a forward of its own"
         for linear in (mlp.gate_proj, mlp.up_proj):
             reason = reason or _unlike_linear(linear)
         if self._replace(name, "act_and_mul", mlp, functools.partial(_modules.mlp_forward, act), reason):
             self.changes.append(lambda applied: applied.fuse(mlp, "gate_proj", "up_proj"))
 
     def _decoder(self, name: str, model: Any, whole: Any) -> None:
-        layers = [layer.self_attn for layer in model.layers]
-        reason = next(filter(None, map(_hooked, layers)), "")
+        layers = [getattr(layer, "self_attn", layer) for layer in model.layers]
+        reason = next(filter(None, map(_unlike_attention, layers)), "")
         if self._replace(f"{name}.rotary_emb", "rope", model.rotary_emb, _modules.rotary_forward, reason):
             for layer in layers:
                 self.changes.append(lambda applied, layer=layer: applied.replace(layer, "forward", _modules.attention_forward))
@@ -108,6 +111,31 @@ def _hooked(module: nn.Module) -> str:
     return "its attention has forward hooks" if module._forward_hooks or module._forward_pre_hooks else ""
 
 
+def _is_changed(module: nn.Module) -> bool:
+    """True when a call of the module does more than the forward of its class."""
+    return "forward" in module.__dict__ or bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _is_known(module: nn.Module, ending: str) -> bool:
+    return type(module).__module__ in FAMILIES and type(module).__name__.endswith(ending)
+
+
+def _unlike_attention(module: nn.Module) -> str:
+    """Why the forward of an attention module cannot be replaced; empty when it can."""
+    if not _is_known(module, "Attention"):
+        return f"an attention module is {type(module).__name__} of {type(module).__module__}"
+    if "forward" in module.__dict__:
+        return "the forward of an attention module was replaced already"
+    return _hooked(module)
+
+
+def _unlike_norm(norm: nn.Module) -> str:
+    """Why an operator cannot stand for a norm inside of a layer, which then is not called; empty when it can."""
+    if not _is_known(norm, "RMSNorm"):
+        return f"its second norm is {type(norm).__name__} of {type(norm).__module__}"
+    return "its second norm has hooks, or a forward of its own" if _is_changed(norm) else ""
+
+
 def _unlike_linear(linear: nn.Module) -> str:
     """Why the weight of a linear layer cannot become a view; empty when it can."""
     weight = getattr(linear, "weight", None)
@@ -122,6 +150,8 @@ def _unlike_linear(linear: nn.Module) -> str:
 
 def _misfit(module: Any) -> str:
     """Why kiln's attention kernels do not fit an attention module; empty when they fit."""
+    if not _is_known(module, "Attention"):
+        return f"an attention module is {type(module).__name__} of {type(module).__module__}"
     implementation, group = module.config._attn_implementation, module.num_key_value_groups
     if implementation not in (*_attention.IMPLEMENTATIONS, *_attention.IMPLEMENTATIONS.values()):
         return f"attn_implementation is {implementation}, expected sdpa or eager"
@@ -170,7 +200,7 @@ class _Applied:
         if self.attention is not None:
             model, implementation = self.attention
             model.set_attn_implementation(implementation)
-            del model.kiln_attention
+            model.__dict__.pop("kiln_attention", None)
 
 
 def apply(model: nn.Module) -> Explanation:
@@ -183,8 +213,12 @@ def apply(model: nn.Module) -> Explanation:
     if applied is None:
         survey = _Survey(model)
         applied = _Applied(survey.explanation)
-        for change in survey.changes:
-            change(applied)
+        try:
+            for change in survey.changes:
+                change(applied)
+        except BaseException:  # the fused weights may not fit the device's memory
+            applied.undo()
+            raise
         model.__dict__["kiln_engine"] = applied
     return applied.explanation
 

@@ -88,7 +88,7 @@ def _register(description: dict[str, Any]) -> Any:
     mode = _Mode(name)
     mode.operator = _operator.make(description, _default.service, failed=mode.failed)
     _default.state.forget.append(mode.operator.forget)
-    _modes.followers[name] = mode.follow
+    _modes.state.followers[name] = mode.follow
     mode.follow()
     shapes = Shapes(description, lambda parameter, value: _concrete(description, parameter, value))
     body = types.FunctionType(_described.__code__, globals(), description["name"])

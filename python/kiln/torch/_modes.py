@@ -28,10 +28,9 @@ class State:
     def __init__(self) -> None:
         self.modes: dict[str, str] = {}
         self.specialize = False
+        self.followers: dict[str, Callable[[], None]] = {}  # by operator: lets it do what its mode says
 
 
-#: by operator: lets it do what its mode says
-followers: dict[str, Callable[[], None]] = {}
 state: State = _kiln.__dict__.setdefault("_torch_state", State())
 
 
@@ -63,8 +62,8 @@ def set_mode(operator: str, mode: str | None) -> None:
             state.modes.pop(name, None)
         else:
             state.modes[name] = mode
-    if name in followers:
-        followers[name]()
+    if name in state.followers:
+        state.followers[name]()
 
 
 def mode_of(operator: str) -> str | None:

@@ -97,9 +97,19 @@ class Shapes:
 
     def __init__(self, description: dict[str, Any], concrete: Callable[[str, Any], None]) -> None:
         self.description, self.concrete = description, concrete
-        self.lets = {let["name"] for let in description["let"]}
 
     def __call__(self, *given: Any, **named: Any) -> Any:
+        return _Call(self.description, self.concrete).run(given, named)
+
+
+class _Call:
+    """One traced call. Threads trace at the same time, so nothing of a call lies in Shapes."""
+
+    def __init__(self, description: dict[str, Any], concrete: Callable[[str, Any], None]) -> None:
+        self.description, self.concrete = description, concrete
+        self.lets = {let["name"] for let in description["let"]}
+
+    def run(self, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         inputs = self.description["inputs"]
         values = {o["name"]: o.get("default") for o in inputs}
         values |= dict(zip(values, given)) | named
@@ -145,7 +155,7 @@ class Shapes:
 
     def _check(self, operand: dict[str, Any], x: torch.Tensor) -> None:
         wanted = self.known[operand["dtype"]] if operand["dtype"] != "any" else x.dtype
-        if x.dtype != wanted:
+        if x.dtype != wanted and (x.dtype, wanted) != (torch.bool, torch.uint8):  # kiln takes a boolean for a byte
             self._refuse(f"{operand['name']} is {_described(x)}, expected {wanted}")
         if not any(self._has(x, extents) for extents in operand["shapes"]):
             self._refuse_shape(operand, x)
@@ -163,6 +173,8 @@ class Shapes:
 
     def _expected(self, extent: str) -> str:
         """The extent and, where it is known, its value: "H = 512"."""
+        if extent == "...":
+            return extent
         try:
             value = self._value(extent)
         except (NameError, AttributeError, SyntaxError):
