@@ -8,8 +8,10 @@
 
 A kernel takes arrays of torch and CuPy, and any object with DLPack or __cuda_array_interface__, as pointers.
 None is a null pointer. Compiling and prewarming need no GPU.
-kiln.torch has the shipped templates as operators that torch.compile and CUDA graphs know.
+kiln.ops has the operators of the templates for arrays, and kiln.torch those that torch.compile and CUDA graphs know.
 """
+
+import importlib
 
 from ._arrays import DeviceArray
 from ._default import service, use_service
@@ -43,3 +45,10 @@ __all__ = [
     "service",
     "use_service",
 ]
+
+
+def __getattr__(name: str):
+    """Imports kiln.ops when it is first used. kiln.torch is imported by name alone, because it imports torch."""
+    if name == "ops":
+        return importlib.import_module("kiln.ops")
+    raise AttributeError(f"module 'kiln' has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """Operators by name, for arrays of torch, CuPy, JAX, numba and everything else with DLPack.
 
-    import kiln.ops
+    import kiln
 
     y = kiln.ops.rms_norm(x, w)                       # a new array of x's library, on its current stream
     kiln.ops.rms_norm(x, w, eps=1e-5, out=y)          # into the caller's array

@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import subprocess
+import sys
 
 import kiln
 import kiln.ops
@@ -149,3 +151,9 @@ out = "out: T[n]"
         assert "twice" in dir(kiln.ops)
         assert kiln.ops.twice(numpy.ones(5, numpy.int32)).shape == (5,)
         assert b"twice" in driver.launch()[0].kernel
+
+
+def test_the_package_has_the_operators_without_another_import():
+    program = "import kiln; print(kiln.ops.__name__); print(hasattr(kiln, 'opps'))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["kiln.ops", "False"]
