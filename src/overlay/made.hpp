@@ -22,6 +22,7 @@ class MadeDeclarations {
 
   /// All macros must be known before the first read.
   explicit MadeDeclarations(const Macros& macros) : macros_(macros) {}
+  MadeDeclarations(const MadeDeclarations&) = delete;
 
   /// Gives a declaration the kind, the names and the arguments of its expansions.
   Made read(Declaration& d, std::string_view text, const std::vector<Token>& tokens);

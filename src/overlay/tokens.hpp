@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace kiln::source {
@@ -20,6 +21,9 @@ struct Token {
   bool is_word() const noexcept { return kind == Kind::word; }
   bool is(std::string_view other) const noexcept { return text == other; }
 };
+
+/// Words of texts that outlive the set.
+using WordSet = std::unordered_set<std::string_view>;
 
 /// The tokens of a text in order, without comments. Any bytes are allowed: an unfinished comment, string or
 /// character reaches to the end of the text or of its line.
