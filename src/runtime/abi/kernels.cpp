@@ -58,13 +58,13 @@ GetRequest request_of(const kiln_get* get) {
 
 /// The work that a plain hit does not need. It is a function of its own, so that a hit saves no
 /// registers for it.
-template <auto find, auto get>
+template <auto lookup, auto get>
 [[gnu::noinline]] kiln_status slowly(kiln_template* t, const char* const* names, const kiln_value* values,
                                      std::size_t count, const kiln_get* options, const kiln_kernel** out) {
   return guarded([&] {
     require(out != nullptr, "out is null");
     KernelTemplate& opened = of(t);
-    const LoadedKernel* found = (opened.*find)(names, values, count);
+    const LoadedKernel* found = (opened.*lookup)().find(names, values, count);
     if (!found) found = &(opened.*get)(values_of(opened, names, values, count), request_of(options));
     *out = handle_of(*found);
   });
@@ -77,21 +77,21 @@ extern "C" {
 kiln_status kiln_template_get(kiln_template* t, const char* const* names, const kiln_value* values,
                               size_t count, const kiln_get* get, const kiln_kernel** out) {
   if (t && out) [[likely]] {
-    if (const LoadedKernel* ready = reinterpret_cast<KernelTemplate*>(t)->find_plain(names, values, count))
-        [[likely]] {
+    if (const LoadedKernel* ready =
+            reinterpret_cast<KernelTemplate*>(t)->ready().find_plain(names, values, count)) [[likely]] {
       *out = handle_of(*ready);
       return KILN_OK;
     }
   }
-  return slowly<&KernelTemplate::find, &KernelTemplate::get>(t, names, values, count, get, out);
+  return slowly<&KernelTemplate::ready, &KernelTemplate::get>(t, names, values, count, get, out);
 }
 
 const kiln_kernel* kiln_template_try_get(kiln_template* t, const kiln_value* values, size_t count) {
   if (!t) return nullptr;
   const KernelTemplate& opened = *reinterpret_cast<const KernelTemplate*>(t);
-  const LoadedKernel* ready = opened.find_plain(nullptr, values, count);
+  const LoadedKernel* ready = opened.ready().find_plain(nullptr, values, count);
   if (!ready) [[unlikely]]
-    ready = opened.find(nullptr, values, count);
+    ready = opened.ready().find(nullptr, values, count);
   return reinterpret_cast<const kiln_kernel*>(ready);
 }
 
@@ -100,13 +100,12 @@ kiln_status kiln_template_get_or_fallback(kiln_template* t, const char* const* n
                                           const kiln_kernel** out) {
   if (t && out) [[likely]] {
     if (const LoadedKernel* chosen =
-            reinterpret_cast<KernelTemplate*>(t)->find_chosen_plain(names, values, count)) [[likely]] {
+            reinterpret_cast<KernelTemplate*>(t)->chosen().find_plain(names, values, count)) [[likely]] {
       *out = handle_of(*chosen);
       return KILN_OK;
     }
   }
-  return slowly<&KernelTemplate::find_chosen, &KernelTemplate::get_or_fallback>(t, names, values, count, get,
-                                                                                out);
+  return slowly<&KernelTemplate::chosen, &KernelTemplate::get_or_fallback>(t, names, values, count, get, out);
 }
 
 kiln_status kiln_template_get_async(kiln_template* t, const char* const* names, const kiln_value* values,

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "runtime/kernels/behind.hpp"
+#include "runtime/kernels/lookup.hpp"
 
 namespace kiln::runtime {
 
@@ -20,25 +21,10 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   KernelTemplate(Core& core, std::shared_ptr<const source::Template> origin, Target target);
   ~KernelTemplate();
 
-  /// Step 1 of the path: the ready kernel or null. Takes no lock, allocates nothing, calls neither
-  /// system nor driver.
-  const LoadedKernel* find(const char* const* names, const kiln_value* values,
-                           std::size_t count) const noexcept {
-    return packing_.find(tables_.ready, names, values, count);
-  }
-  /// As find, for up to four numbers of the parameters' own kinds; null for everything else. Calls
-  /// nothing at all.
-  [[gnu::always_inline]] const LoadedKernel* find_plain(const char* const* names, const kiln_value* values,
-                                                        std::size_t count) const noexcept {
-    return packing_.find_plain(tables_.ready, names, values, count);
-  }
-  /// As find, for packed parameters.
-  const LoadedKernel* find_packed(const PackedParameters& parameters) const noexcept {
-    return tables_.ready.find(parameters);
-  }
-  /// Says whether a kernel that find_packed has returned is still the one that it would return: the number is the
-  /// same then. Calls nothing at all.
-  std::uint64_t changes() const noexcept { return tables_.ready.changes(); }
+  /// Step 1 of the path: kernels that are ready.
+  [[gnu::always_inline]] KernelLookup ready() const noexcept { return {packing_, tables_.ready}; }
+  /// Kernels that get_or_fallback has settled on.
+  [[gnu::always_inline]] KernelLookup chosen() const noexcept { return {packing_, tables_.chosen}; }
   /// The kernel for `values`, which is made if it is not ready. Throws CompileError and Error.
   const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
   /// As get, on a thread of the service. Errors that get throws before it looks for the image are
@@ -52,16 +38,6 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   /// Obtains only the image.
   Obtained compile(std::span<const Value> values, const GetRequest& request = {});
 
-  /// The kernel that get_or_fallback has settled on, or null.
-  const LoadedKernel* find_chosen(const char* const* names, const kiln_value* values,
-                                  std::size_t count) const noexcept {
-    return packing_.find(tables_.chosen, names, values, count);
-  }
-  [[gnu::always_inline]] const LoadedKernel* find_chosen_plain(const char* const* names,
-                                                               const kiln_value* values,
-                                                               std::size_t count) const noexcept {
-    return packing_.find_plain(tables_.chosen, names, values, count);
-  }
   const LoadedKernel& get_or_fallback(std::span<const Value> values, const GetRequest& request);
   /// Puts specialised kernels that are ready in the place of their fallbacks, and kernels of the device's own
   /// arch in the place of those from images of other archs. Returns their number.

@@ -63,8 +63,9 @@ void Operator::call_anew(const kiln_call& call) const {
   take_parameters(frame, values);
   PackedParameters packed;
   packed.set(values, static_cast<std::uint32_t>(packed_parameters_.size()));
-  const std::uint64_t changes = template_.changes();  // read first: a later change is seen by the next call
-  const LoadedKernel* kernel = template_.find_packed(packed);
+  const std::uint64_t changes =
+      template_.ready().changes();  // read first: a later change is seen by the next call
+  const LoadedKernel* kernel = template_.ready().find_packed(packed);
   if (!kernel) kernel = make_ready(values, call);
   if (!kernel) return;  // without a device
   const std::vector<std::int64_t>& fixed = kernel->fixed_slots();
@@ -97,7 +98,7 @@ const Operator::Remembered* Operator::remembered(const kiln_call& call) const no
 
 /// Returns false when the kernel is not in use any more: it was released, or a better one has replaced it.
 bool Operator::launch_again(const Remembered& known, const kiln_call& call) const {
-  if (known.changes.load(std::memory_order_acquire) != template_.changes()) return false;
+  if (known.changes.load(std::memory_order_acquire) != template_.ready().changes()) return false;
   const LoadedKernel* const kernel = known.kernel.load(std::memory_order_relaxed);
   std::array<const void*, source::kMaxArguments> data;
   std::array<std::uint64_t, source::kMaxArguments> addresses;
