@@ -1,27 +1,19 @@
 #include "manifest/bind/reader.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 #include <stdexcept>
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
+#include "manifest/bind/operands.hpp"
 #include "manifest/bind/signature.hpp"
+#include "manifest/bind/values.hpp"
 #include "manifest/read/parse.hpp"
 
 namespace kiln::source {
 namespace {
 using OperandKind = BindOperand::Kind;
 using MeasureKind = BindMeasure::Kind;
-
-/// The whole text as a number, or nothing.
-template <class Number>
-std::optional<Number> number_from(std::string_view text) {
-  Number out{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional(out) : std::nullopt;
-}
 
 /// Reads one operator. It is the source of the measures that its expressions name.
 class BindReader : TensorMeasures {
@@ -58,22 +50,17 @@ class BindReader : TensorMeasures {
     compile_operands(inputs, "call", 0);
     compile_operands(results, "out", out_.inputs);
     compile_operands(scratch, "scratch", out_.inputs + out_.results);
-    read_parameters();
-    read_arguments();
+    ValueReader values(manifest_, reader_, call_, launch_, out_);
+    values.read_parameters();
+    values.read_arguments();
     read_requirements();
   }
 
  private:
   // ---- measures
 
-  int measure(BindMeasure wanted, const std::string& name) {
-    const auto found = std::find(out_.measures.begin(), out_.measures.end(), wanted);
-    const auto index = static_cast<int>(found - out_.measures.begin());
-    if (found == out_.measures.end()) out_.measures.push_back(wanted), out_.measure_names.push_back(name);
-    return out_.first_slot + index;
-  }
   void name_measure(const std::string& name, BindMeasure wanted) {
-    const int slot = measure(wanted, name);
+    const int slot = measure(out_, wanted, name);
     call_.slots.emplace(name, slot);
     launch_.slots.emplace(name, slot);
   }
@@ -83,8 +70,8 @@ class BindReader : TensorMeasures {
     constexpr std::pair<std::string_view, MeasureKind> plain[] = {
         {"present", MeasureKind::present}, {"dtype", MeasureKind::dtype}, {"rank", MeasureKind::rank},
         {"numel", MeasureKind::elements},  {"dim", MeasureKind::extent},  {"stride", MeasureKind::stride}};
-    const int operand = operand_index(tensor);
-    const bool is_tensor = operand >= 0 && operand_at(operand).kind == OperandKind::tensor;
+    const int operand = operand_index(out_, tensor);
+    const bool is_tensor = operand >= 0 && operand_at(out_, operand).kind == OperandKind::tensor;
     const auto kind = std::find_if(std::begin(plain), std::end(plain), [&](auto& p) {
                         return p.first == function;
                       })->second;
@@ -105,7 +92,7 @@ class BindReader : TensorMeasures {
     }
     std::string name = std::string(function) + '(' + std::string(tensor);
     if (index) name += ", " + std::to_string(*index);
-    return measure({kind, operand, static_cast<int>(index.value_or(0))}, name + ')');
+    return measure(out_, {kind, operand, static_cast<int>(index.value_or(0))}, name + ')');
   }
 
   // ---- operands
@@ -119,15 +106,9 @@ class BindReader : TensorMeasures {
     }
   }
 
-  const BindOperand& operand_at(int index) const { return out_.operands[static_cast<std::size_t>(index)]; }
-  int operand_index(std::string_view name) const {
-    const auto found = std::find_if(out_.operands.begin(), out_.operands.end(),
-                                    [&](const BindOperand& o) { return o.name == name; });
-    return found == out_.operands.end() ? -1 : static_cast<int>(found - out_.operands.begin());
-  }
-
   BindOperand& declare(std::string_view key, const SignaturePart& part) {
-    if (operand_index(part.name) >= 0) reader_.fail(key, "two operands are called " + base::quote(part.name));
+    if (operand_index(out_, part.name) >= 0)
+      reader_.fail(key, "two operands are called " + base::quote(part.name));
     if (is_reserved_name(part.name))
       reader_.fail(key, base::quote(part.name) + " is a word of expressions, and cannot name an operand");
     BindOperand& out = out_.operands.emplace_back();
@@ -289,176 +270,12 @@ class BindReader : TensorMeasures {
     const TableReader given(*table, reader_.title() + " let", reader_.file());
     for (const auto& [name, value] : table->members) {
       if (!base::is_identifier(name) || is_reserved_name(name) || call_.slot(name) ||
-          operand_index(name) >= 0)
+          operand_index(out_, name) >= 0)
         given.fail(name, base::quote(name) + " cannot name a number: it is no name, or names something else");
       Expression number = given.expression(name, call_);
       name_measure(name, {MeasureKind::named, -1, static_cast<int>(out_.named.size())});
       out_.named.push_back({*call_.slot(name), std::move(number)});
     }
-  }
-
-  // ---- parameters
-
-  void read_parameters() {
-    std::map<int, BindParameter> found;
-    if (const TomlValue* table = reader_.find("param")) {
-      const TableReader given(*table, reader_.title() + " param", reader_.file());
-      for (const auto& [name, value] : table->members) {
-        const int p = parameter_index(manifest_, name);
-        if (p < 0)
-          given.fail(name, base::quote(name) + " is no parameter" +
-                               base::did_you_mean(name, parameter_names(manifest_)) +
-                               "; known: " + base::join(parameter_names(manifest_), " "));
-        found[p] = {p, given.expression(name, call_), -1};
-      }
-    }
-    for (std::size_t i = 0; i < out_.inputs; ++i) {
-      const BindOperand& o = out_.operands[i];
-      if (o.parameter < 0) continue;
-      const bool may_miss = o.optional && o.fallback.empty();
-      found.try_emplace(o.parameter, BindParameter{o.parameter, compile("call", o.name, call_),
-                                                   may_miss ? static_cast<int>(i) : -1});
-    }
-    for (std::size_t i = 0; i < manifest_.parameters.size(); ++i) {
-      const std::string& name = manifest_.parameters[i].name;
-      const int p = static_cast<int>(i);
-      if (const int* slot = call_.slot(name); slot && !found.contains(p)) {
-        const int operand = out_.measures[static_cast<std::size_t>(*slot - out_.first_slot)].operand;
-        found[p] = {p, compile("call", name, call_),
-                    operand >= 0 && operand_at(operand).optional ? operand : -1};
-      }
-      if (!found.contains(p) && manifest_.parameters[i].default_value.empty())
-        reader_.fail("call",
-                     "parameter " + name + " has no default, and no input gives it; write it in param");
-    }
-    for (auto& [p, value] : found) out_.parameters.push_back(std::move(value));
-  }
-
-  // ---- arguments
-
-  void read_arguments() {
-    out_.arguments.resize(manifest_.arguments.size());
-    std::vector<bool> bound(manifest_.arguments.size(), false);
-    if (const TomlValue* table = reader_.find("arg")) {
-      const TableReader given(*table, reader_.title() + " arg", reader_.file());
-      for (const auto& [name, value] : table->members) {
-        const int a = argument_index(manifest_, name);
-        if (a < 0) given.fail(name, base::quote(name) + " is no argument of the kernel");
-        const auto i = static_cast<std::size_t>(a);
-        bound[i] = true;
-        if (!takes_integer(i) && value.kind != TomlValue::Kind::string)
-          given.fail_wanted(name, value, "the name of an input or output");
-        if (takes_integer(i))
-          out_.arguments[i] = integer_argument(given.expression(name, launch_));
-        else
-          bind_operand(i, value.string, [&](const std::string& why) { given.fail(name, why); });
-      }
-    }
-    for (std::size_t i = 0; i < bound.size(); ++i) {
-      const std::string& name = manifest_.arguments[i].name;
-      if (bound[i] || operand_index(name) < 0) continue;
-      bound[i] = true;
-      if (takes_integer(i))
-        out_.arguments[i] = integer_argument(compile("call", name, launch_));
-      else
-        bind_operand(i, name, [&](const std::string& why) { reader_.fail("call", why); });
-    }
-    for (std::size_t i = 0; i < bound.size(); ++i) {
-      const int* slot = takes_integer(i) && !bound[i] ? call_.slot(manifest_.arguments[i].name) : nullptr;
-      if (!slot) continue;
-      bound[i] = true;
-      out_.arguments[i] = integer_argument(compile("call", manifest_.arguments[i].name, call_));
-    }
-    for (const bool inputs : {true, false})  // a number that an input has is known earlier
-      for (std::size_t i = 0; i < bound.size(); ++i)
-        if (out_.arguments[i].kind == BindArgument::Kind::tensor &&
-            (out_.arguments[i].operand < static_cast<int>(out_.inputs)) == inputs)
-          lay_out(i, bound);
-    for (std::size_t i = 0; i < bound.size(); ++i) {
-      const ArgumentSpec& a = manifest_.arguments[i];
-      if (bound[i] || a.optional) continue;
-      reader_.fail("call", "argument " + base::quote(a.name) +
-                               " of the kernel is not optional, and nothing gives it; write it in arg");
-    }
-  }
-
-  bool takes_integer(std::size_t argument) const {
-    return is_integer(manifest_.arguments[argument].type.kind);
-  }
-
-  static BindArgument integer_argument(Expression value) {
-    return {BindArgument::Kind::integer, -1, 0, std::move(value)};
-  }
-
-  template <class Fail>
-  void bind_operand(std::size_t argument, const std::string& text, const Fail& fail) {
-    const ArgumentSpec& a = manifest_.arguments[argument];
-    const std::size_t dot = text.find('.');
-    const int operand = operand_index(std::string_view(text).substr(0, dot));
-    if (operand < 0) fail(base::quote(text) + " is no input or output");
-    const BindOperand& o = operand_at(operand);
-    BindArgument& out = out_.arguments[argument];
-    out.operand = operand;
-    if (a.type.kind == ArgumentType::Kind::pointer && o.kind == OperandKind::tensor &&
-        dot == std::string::npos) {
-      out.kind = BindArgument::Kind::tensor;
-      const bool same = !o.dtype.computed.empty() || (!a.type.dtype && a.type.dtype_parameter < 0) ||
-                        (o.dtype.fixed == a.type.dtype && o.dtype.parameter == a.type.dtype_parameter);
-      if (!same)
-        fail(base::quote(o.name) + " has another element type than argument " + base::quote(a.name) +
-             " of the kernel, which is " + a.type.to_string(manifest_.parameters));
-      if (a.access != Access::read && !o.written)
-        fail("the kernel writes to argument " + base::quote(a.name) + ": write " + o.name + ": ...[...]! ");
-      return;
-    }
-    out.kind = BindArgument::Kind::number;
-    if (a.type.is_float() && o.kind == OperandKind::number && dot == std::string::npos) return;
-    if (a.type.is_float() && o.kind == OperandKind::numbers && dot != std::string::npos) {
-      const auto index = number_from<std::size_t>(std::string_view(text).substr(dot + 1));
-      if (index && *index < o.count) return void(out.index = *index);
-    }
-    fail(base::quote(text) + " does not suit argument " + base::quote(a.name) + ", which is " +
-         a.type.to_string(manifest_.parameters));
-  }
-
-  /// Takes integer arguments from the extents and strides of a tensor, as the kernel's argument names them, and
-  /// notes the layout that the kernel expects.
-  void lay_out(std::size_t argument, std::vector<bool>& bound) {
-    const ArgumentSpec& a = manifest_.arguments[argument];
-    const int operand = out_.arguments[argument].operand;
-    const BindOperand& o = operand_at(operand);
-    BindLayout layout{operand, a.stride.empty(), {}};
-    const bool one_shape = o.shapes.size() == 1;
-    const std::size_t rank = one_shape ? o.shapes[0].extents.size() : 0, dims = a.shape.size();
-    const bool maps = one_shape && dims > 0 && (o.shapes[0].leading ? dims <= rank + 1 : dims <= rank);
-    const auto take = [&](const Expression& entry, BindMeasure wanted) {
-      const int of = base::is_identifier(entry.text()) ? argument_index(manifest_, entry.text()) : -1;
-      if (of < 0 || bound[static_cast<std::size_t>(of)]) return false;
-      bound[static_cast<std::size_t>(of)] = true;
-      const int slot = measure(wanted, entry.text());
-      Symbols only;
-      only.slots.emplace(entry.text(), slot);
-      out_.arguments[static_cast<std::size_t>(of)] = integer_argument(compile("call", entry.text(), only));
-      return true;
-    };
-    const auto last = static_cast<int>(dims) - 1;
-    bool any_taken = false;
-    for (int i = 0; maps && i <= last; ++i)
-      take(a.shape[static_cast<std::size_t>(i)],
-           i == 0 ? BindMeasure{MeasureKind::leading_extent, operand, last}
-                  : BindMeasure{MeasureKind::extent, operand, i - last - 1});
-    if (!maps && one_shape) layout.dense = o.strides.empty();
-    for (int i = last; i >= 0 && !layout.dense && !a.stride.empty() && (maps || !one_shape); --i) {
-      const Expression& stride = a.stride[static_cast<std::size_t>(i)];
-      const bool taken =
-          maps && take(stride, i == 0 ? BindMeasure{MeasureKind::leading_stride, operand, last}
-                                      : BindMeasure{MeasureKind::stride, operand, i - last - 1});
-      any_taken |= taken;
-      layout.strides.push_back(taken ? Expression() : stride);
-    }
-    // The tensor has other dimensions than the kernel's argument, and `arg` gives all strides: it must be dense.
-    if (maps && !any_taken && !o.shapes[0].leading && dims != rank) layout.dense = true;
-    out_.layouts.push_back(std::move(layout));
   }
 
   void read_requirements() {
