@@ -38,7 +38,7 @@ cache::FlightFile::Taken HostLock::wait_for(cache::FlightFile& file, const Unit&
   cache::FlightFile::Taken taken;
   try {
     do {
-      taken = file.take(unit.made.key, base::Deadline::after(patience), &leaving_, wait_began,
+      taken = file.take(unit.made.key, base::Deadline::after(patience), &stopped_, wait_began,
                         hint(unit.instantiation));
       theirs = taken.end == End::failed ? decode_flight_error(taken.error, state_.config.compile_deadline_s())
                                         : nullptr;

@@ -27,7 +27,7 @@ Path::Path(ServiceState& state)
       foreign_(state),
       memory_(state.counters),
       disk_(state, foreign_),
-      host_lock_(state, leaving_),
+      host_lock_(state),
       fleet_(state, foreign_),
       events_(state.events),
       publisher_(state.shared_counters),
@@ -35,7 +35,7 @@ Path::Path(ServiceState& state)
       flights_(state, memory_, [this] { compiler_.workers().reconsider(); }) {}
 
 void Path::end_compiles() noexcept {
-  leaving_ = true;
+  host_lock_.stop();
   fleet_.stop();
   compiler_.workers().stop();
 }

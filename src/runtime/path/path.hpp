@@ -2,7 +2,6 @@
 // flight, the fleet's tier or the compiler.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,7 +69,6 @@ class Path {
                Publication::Afterwards afterwards) noexcept;
 
   ServiceState& state_;
-  std::atomic<bool> leaving_{false};  // ends waits for other processes' flights
   ForeignRecords foreign_;
   ImageMemory memory_;
   DiskLookup disk_;
