@@ -26,7 +26,7 @@
 namespace kiln::source {
 
 /// The version of the rules above. It is part of the key.
-inline constexpr std::string_view kCutVersion = "4";
+inline constexpr std::string_view kCutVersion = "5";
 
 struct CutRules {
   std::vector<std::string> roots;  ///< C++ texts whose words are needed: name expressions, exports

@@ -239,8 +239,8 @@ std::vector<std::string_view> HeadReader::variable_names(const Head& head) const
       name = tokens_[inner].text;
       take();
       value = true;
-    } else if (t.is("=") || t.is("[") || t.is("(") || t.is("{")) {
-      take();
+    } else if (t.is("=") || t.is("[") || t.is("(") || t.is("{") || t.is(":")) {
+      take();  // enum name : int;
       value = true;
     } else if (t.is(",")) {
       take();

@@ -160,6 +160,15 @@ TEST(SafeCut, OneDeclarationMayDeclareSeveralNames) {
     EXPECT_EQ(left_of(text + kHostCode + kPlainKernel), text + kPlainKernel);
 }
 
+TEST(SafeCut, AnEnumWithoutItsEnumeratorsHasItsOwnName) {
+  const std::string kernel = "__global__ void kernel(Mode* a) { a[0] = Mode(sizeof(Kind)); }\n";
+  const std::string text =
+      "enum Mode : int;\nnamespace in {\nenum Mode : unsigned char;\nenum class Kind : std::int16_t;\n" +
+      kernel + "}\n";
+  EXPECT_EQ(left_of(text + "enum Other : long;\n" + kHostCode), text);
+  EXPECT_EQ(left_of(text + "enum Other : long;\n" + kHostCode, kCutUnused), text);
+}
+
 TEST(SafeCut, WhatNothingNamesAndIsNotForTheDeviceIsCut) {
   for (const std::string text : {
            "template <class T> void f(T a) { }\n",
