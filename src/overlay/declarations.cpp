@@ -255,7 +255,11 @@ bool Declarations::has_unknown_macro(const Piece& piece) const {
   const Declaration& d = piece.declaration;
   return std::any_of(d.specifiers.begin(), d.specifiers.end(), [&](std::string_view word) {
     if (!is_macro_like(word) || macros_.find(word) || is_host_macro(word)) return false;
-    const bool declared = by_name_.contains(word) && !contains(d.names, word);
+    const auto same = by_name_.find(word);
+    const bool declared =
+        same != by_name_.end() && (!contains(d.names, word) ||
+                                   std::any_of(same->second.begin(), same->second.end(),
+                                               [&](std::size_t k) { return pieces_[k].declaration.type; }));
     return !declared && !is_parameter(piece.head, word);
   });
 }

@@ -180,7 +180,9 @@ class Outliner {
     Marks marks;
     for (const std::string_view word : out.specifiers) {
       marks |= macros_.marks_of(word);
-      marks.device = marks.device || (is_macro_like(word) && !macros_.find(word));  // it may say __device__
+      const bool type = contains(parent.names, word) || contains(nested_, word);
+      // It may say __device__.
+      marks.device = marks.device || (is_macro_like(word) && !macros_.find(word) && !type);
     }
     const bool destroys = std::any_of(head.tokens.begin(), head.tokens.end(),
                                       [&](std::size_t at) { return tokens_[at].is("~"); });

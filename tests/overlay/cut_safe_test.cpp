@@ -169,6 +169,15 @@ TEST(SafeCut, AnEnumWithoutItsEnumeratorsHasItsOwnName) {
   EXPECT_EQ(left_of(text + "enum Other : long;\n" + kHostCode, kCutUnused), text);
 }
 
+/// A name without lower-case letters in a head may be a macro that says __device__.
+TEST(SafeCut, AConstructorOfAClassInCapitalsIsAHostFunction) {
+  const std::string kernel = "__global__ void kernel(BVH* a) { a->n = 1; }\n";
+  EXPECT_EQ(left_of("class BVH {\nBVH(int n) : n(n) { throw 1; }\nBVH();\nexplicit BVH(float x);\nint "
+                    "n;\n};\nBVH::BVH() { throw 1; }\nBVH::BVH(float x) : n(x) { throw 1; }\n" +
+                    kernel),
+            "class BVH {\nBVH(int n) ;\nBVH();\nexplicit BVH(float x);\nint n;\n};\n" + kernel);
+}
+
 TEST(SafeCut, WhatNothingNamesAndIsNotForTheDeviceIsCut) {
   for (const std::string text : {
            "template <class T> void f(T a) { }\n",
