@@ -53,6 +53,25 @@ def test_tracing_gives_the_shapes_of_a_call_and_touches_neither_driver_nor_cache
     assert described(operator(*arguments, **named)) == described(results)
 
 
+@pytest.mark.parametrize("name, make", CASES, ids=IDS)
+def test_no_rows_give_empty_results(name, make, launching):
+    """torch gives tensors without elements no address. Rules of templates take null for a tensor that is not given."""
+    arguments, named = make("cpu")
+    if with_rows(name, arguments, named, 1) is None:
+        pytest.skip("the rows are no independent size")
+    rows = arguments[2 if name.startswith("append") else 0].shape[0]
+
+    def none_of(value):
+        return value[:0].clone() if torch.is_tensor(value) and value.dim() and value.shape[0] == rows else value
+
+    arguments, named = tuple(map(none_of, arguments)), {n: none_of(v) for n, v in named.items()}
+    operator = getattr(torch.ops.kiln, name)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        traced = described(operator(*arguments, **named))
+    assert described(operator(*arguments, **named)) == traced
+    assert described(operator(*arguments, **named)) == traced, "a call that was made before"
+
+
 def written_by(name, driver):
     """The addresses that the last launch, one of this operator, may write to, by its template's manifest.
 

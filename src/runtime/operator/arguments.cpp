@@ -45,8 +45,9 @@ void ArgumentWriter::write_addresses(CallFrame& frame) const {
   for (std::size_t i = 0; i < count_; ++i) {
     const BindArgument& a = spec_.arguments[i];
     if (a.kind != BindArgument::Kind::tensor) continue;
-    const kiln_tensor* const t = frame.tensors[static_cast<std::size_t>(a.operand)];
-    frame.storage[i] = t ? address_of(*t) : 0;
+    const auto from = static_cast<std::size_t>(a.operand);
+    const kiln_tensor* const t = frame.tensors[from];
+    frame.storage[i] = t ? address_of(*t, from) : 0;
   }
 }
 

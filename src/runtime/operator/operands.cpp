@@ -249,13 +249,16 @@ void OperandReader::check_tensor(std::size_t i, const CallFrame& frame) const {
   const BindOperand& o = operand(i);
   const kiln_tensor& t = *frame.tensors[i];
   const int have = dtype_of(t);
+  if (have < 0) fail(o.name + " is " + described(t) + ": kiln has no such dtype");
   int want = o.dtype.fixed ? static_cast<int>(*o.dtype.fixed) : have;
   if (slots_[i] >= 0 || !o.dtype.computed.empty()) want = static_cast<int>(wanted_dtype(i, frame));
-  if (have < 0) fail(o.name + " is " + described(t) + ": kiln has no such dtype");
   if (have != want) fail(o.name + " is " + described(t) + ", expected " + std::string(kDtypeNames[want]));
   const bool fits = std::any_of(o.shapes.begin(), o.shapes.end(),
                                 [&](const source::BindShape& shape) { return has_shape(t, shape, frame); });
   if (!fits) fail_shape(i, frame);
+  if (o.written && is_broadcast(t))
+    fail(o.name + " is " + described(t) +
+         ", and several of its elements have one address: it cannot be written to");
 }
 
 /// True for the name of one of the operand's own dimensions, which it may have in any size.

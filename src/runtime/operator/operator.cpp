@@ -112,7 +112,7 @@ bool Operator::launch_again(const Remembered& known, const kiln_call& call) cons
     const auto from = static_cast<std::size_t>(spec_.arguments[i].operand);
     const bool given = from < call.count && call.operands[from].kind == KILN_OPERAND_TENSOR;
     const kiln_tensor& t = given ? *call.operands[from].tensor : made[from - spec_.inputs];
-    addresses[i] = address_of(t);
+    addresses[i] = address_of(t, from);
     data[i] = &addresses[i];
   }
   launch(call, *kernel, data.data(), known.storage.size());

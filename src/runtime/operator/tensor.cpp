@@ -1,5 +1,7 @@
 #include "runtime/operator/tensor.hpp"
 
+#include <algorithm>
+
 namespace kiln::runtime {
 namespace {
 
@@ -25,7 +27,13 @@ int dtype_of(const kiln_tensor& tensor) noexcept {
 
 void write_contiguous_strides(const std::int64_t* shape, int rank, std::int64_t* strides) noexcept {
   std::int64_t next = 1;
-  for (int i = rank - 1; i >= 0; --i) strides[i] = next, next *= shape[i];
+  for (int i = rank - 1; i >= 0; --i) strides[i] = next, next *= std::max<std::int64_t>(shape[i], 1);
+}
+
+bool is_broadcast(const kiln_tensor& t) noexcept {
+  bool out = false;
+  for (int i = 0; t.strides && i < t.ndim; ++i) out |= t.shape[i] > 1 && t.strides[i] == 0;
+  return out && elements_of(t) > 0;
 }
 
 bool is_contiguous(const kiln_tensor& t) noexcept {

@@ -1,6 +1,7 @@
 // A caller's tensor, as the binder reads it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -27,12 +28,19 @@ inline std::int64_t elements_of(const kiln_tensor& t) noexcept {
   for (int i = 0; i < t.ndim; ++i) out *= t.shape[i];
   return out;
 }
-/// The address of the first element.
-inline std::uint64_t address_of(const kiln_tensor& t) noexcept {
+/// The address of the first element. torch's tensors without elements have no address. A kernel takes null for a
+/// tensor that is not given, so such a tensor gets an aligned address, which nothing reads. Each operand of a call
+/// gets another one, because rules of templates compare addresses.
+inline std::uint64_t address_of(const kiln_tensor& t, std::size_t operand) noexcept {
+  constexpr std::uint64_t kAligned = 4096;
+  if (!t.data && elements_of(t) == 0) [[unlikely]]
+    return kAligned * (operand + 1);
   return reinterpret_cast<std::uint64_t>(t.data) + t.byte_offset;
 }
-/// Writes the strides of a contiguous tensor of this shape.
+/// Writes the strides of a contiguous tensor of this shape. As in torch, an extent of 0 counts as 1.
 void write_contiguous_strides(const std::int64_t* shape, int rank, std::int64_t* strides) noexcept;
+/// True when several elements have one address, because a dimension is broadcast.
+bool is_broadcast(const kiln_tensor& t) noexcept;
 /// Strides of dimensions of one element do not count.
 bool is_contiguous(const kiln_tensor& t) noexcept;
 
