@@ -155,6 +155,71 @@ def test_replaced_forwards_and_hooks_of_others_are_left_alone():
     assert model.model.norm.forward is theirs
 
 
+def _tripled(original):
+    return lambda *arguments, **named: original(*arguments, **named) * 3
+
+
+def _first_tripled(original):
+    def call(*arguments, **named):
+        first, *rest = original(*arguments, **named)
+        return first * 3, *rest
+
+    return call
+
+
+def _with_class(module, change):
+    """Gives the module a class of the user's, whose forward differs."""
+    own = type(module)
+    module.__class__ = type(own.__name__, (own,), {"__module__": "theirs", "forward": change(own.forward)})
+
+
+def _with_forward(module, change):
+    module.forward = change(module.forward)
+
+
+def _with_hook(module, change):
+    module.register_forward_hook(lambda _, arguments, result: change(lambda: result)())
+
+
+@pytest.mark.parametrize(
+    "place, ways, change",
+    [
+        ("self_attn", (_with_class, _with_forward, _with_hook), _first_tripled),
+        ("post_attention_layernorm", (_with_class, _with_forward, _with_hook), _tripled),
+        ("mlp.act_fn", (_with_class, _with_forward, _with_hook), _tripled),
+    ],
+)
+def test_modules_that_a_user_changed_keep_their_results(place, ways, change, on_host):
+    for way in ways:
+        model = model_of("llama")
+        plain = model(tokens(), use_cache=False).logits
+        way(model.model.layers[0].get_submodule(place), change)
+        expected = model(tokens(), use_cache=False).logits
+        assert error_of(plain, expected) > 0.01, "the change shows"
+        engine.apply(model)
+        assert error_of(model(tokens(), use_cache=False).logits, expected) < 1e-5, way.__name__
+        engine.undo(model)
+        assert torch.equal(model(tokens(), use_cache=False).logits, expected), way.__name__
+
+
+def test_an_apply_that_fails_leaves_the_model_as_it_was(monkeypatch, on_host):
+    model = model_of("llama")
+    before = {name: set(module.__dict__) for name, module in model.named_modules()}
+    fuse, made = engine._modules.fuse, []
+
+    def failing(module, *names):
+        if len(made) == 2:
+            raise torch.OutOfMemoryError("no memory")
+        made.append(fuse(module, *names))
+
+    monkeypatch.setattr(engine._modules, "fuse", failing)
+    with pytest.raises(torch.OutOfMemoryError):
+        engine.apply(model)
+    assert {name: set(module.__dict__) for name, module in model.named_modules()} == before
+    monkeypatch.undo()
+    assert engine.apply(model).running()
+
+
 # ---- numbers
 
 

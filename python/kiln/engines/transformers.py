@@ -35,6 +35,7 @@ FAMILIES = {
     f"transformers.models.{family}.modeling_{family}" for family in ("llama", "qwen3", "mistral", "gemma", "gemma2", "gemma3")
 }
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
+ACTIVATION_MODULES = ("transformers.activations", "torch.nn.modules.activation")
 ACTIVATIONS = {"SiLUActivation": "silu", "SiLU": "silu", "GELUTanh": "gelu_tanh", "GELUActivation": "gelu"}
 
 
@@ -78,8 +79,9 @@ class _Survey:
             self._replace(name, "fused_add_rms_norm", module, _modules.layer_forward, reason)
 
     def _mlp(self, name: str, mlp: Any) -> None:
-        act = ACTIVATIONS.get(type(mlp.act_fn).__name__, "")
-        reason = "" if act else f"its activation is {type(mlp.act_fn).__name__}"
+        kind = type(mlp.act_fn)
+        act = ACTIVATIONS.get(kind.__name__, "") if kind.__module__ in ACTIVATION_MODULES else ""
+        reason = "" if act else f"its activation is {kind.__name__}"
         if act == "gelu" and hasattr(mlp.act_fn, "act") and mlp.act_fn.act is not nn.functional.gelu:
             reason = "its gelu is the one in Python"
         if not reason and _is_changed(mlp.act_fn):
