@@ -95,6 +95,12 @@ def test_importing_again_registers_nothing_twice(launching):
     assert again is not _modes and sys.modules["kiln.torch._registry"]._operators == before
     assert again.rms_norm is before["kiln::rms_norm"].overload and again.service() is launching
     again.rms_norm(torch.randn(4, 64), torch.randn(64))
+    again.set_mode("rms_norm", "sealed")
+    try:
+        with pytest.raises(kiln.NotReady, match="kiln::rms_norm is sealed"):
+            again.rms_norm(torch.randn(4, 104), torch.randn(104))
+    finally:
+        again.set_mode("rms_norm", None)
 
 
 def test_a_changed_body_replaces_and_a_changed_schema_is_refused(launching):

@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 import kiln
 import kiln.torch
 from kiln import _kiln
+from kiln.torch import _generated
+from kiln.torch._symbolic import Shapes
 from torch._subclasses import FakeTensorMode
 from torch_support import launching, on_host_memory, tensors_named  # noqa: F401
 
@@ -193,3 +195,31 @@ def test_tensors_are_addresses_whatever_they_are(launching, driver):
     _kiln.accept_host_memory(False)
     with pytest.raises(kiln.Error, match="argument 0, a .*Mine, lies in host memory"):
         kernel(out, x, w, 6, 64, 64, 1e-6)
+
+
+def test_a_traced_call_keeps_its_sizes_while_another_is_traced():
+    sizes = []
+
+    def concrete(name, value):  # between the names that a call takes and its outputs
+        sizes.append(value)
+        if len(sizes) == 1:
+            assert shapes(torch.empty(7, 32), torch.empty(32)).shape == (7, 32)
+
+    shapes = Shapes(_generated.descriptions["rms_norm"], concrete)
+    with FakeTensorMode():
+        assert shapes(torch.empty(3, 64), torch.empty(64)).shape == (3, 64)
+    assert sizes == [64, 32]
+
+
+def test_tracing_takes_a_boolean_for_a_byte_as_a_call_does():
+    halves = [torch.empty(4, 2, 64, dtype=torch.float16) for _ in range(3)]
+    plan, ends = torch.empty(64, dtype=torch.int32), torch.empty(2, dtype=torch.int32)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for dtype in (torch.uint8, torch.bool):
+            mask = torch.empty(16, dtype=dtype)
+            assert torch.ops.kiln.attn_prefill(*halves, plan, 1, 64, mask=mask, mask_indptr=ends)[0].shape == (4, 2, 64)
+
+
+def test_tracing_names_leading_dimensions():
+    with FakeTensorMode(), pytest.raises(kiln.Error, match=r"x is f32 \[\], expected \[\.\.\., H\]"):
+        torch.ops.kiln.rms_norm(torch.empty(()), torch.empty(64))
