@@ -12,6 +12,7 @@ with fewer arguments. The result is None when all outputs are given, else the al
 
 from __future__ import annotations
 
+import numbers
 import os
 import pathlib
 import re
@@ -108,10 +109,10 @@ def export(
 
 
 def _constant(value: Any) -> str:
-    if isinstance(value, (bool, int)):
+    if isinstance(value, numbers.Integral):
         return f"i:{int(value)}"
-    if isinstance(value, float):
-        return f"f:{value!r}"
+    if isinstance(value, numbers.Real):  # a float of numpy, too, whose repr() is no number
+        return f"f:{float(value)!r}"
     if not isinstance(value, str) or set(value) & set(",|"):
         raise ValueError(f"{value!r} cannot be a constant: expected a number, a boolean or a text")
     return f"t:{value}"

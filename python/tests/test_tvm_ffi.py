@@ -330,3 +330,15 @@ def test_a_module_without_libkiln_says_where_it_looked(tmp_path, fake):
 
 def test_the_template_is_a_small_file():
     assert _tvm_module.TEMPLATE.stat().st_size < 400_000  # a wheel links the C++ library into it
+
+
+def test_numbers_of_numpy_are_constants(driver, make):
+    make("rms_norm", ["x", "weight", "out"], eps=numpy.float64(0.25))(X, W, ones(4, 64))
+    assert number(driver) == 0.25
+    assert kiln.tvm_ffi.signature("amax", None, {"parts": numpy.int64(4)}).endswith("|parts=i:4")
+
+
+def test_a_constant_that_is_no_number_is_refused():
+    text = kiln.tvm_ffi.signature("rms_norm", None, {"eps": 0.5}).replace("f:0.5", "f:np.float64(0.5)")
+    with pytest.raises(ValueError, match=r"no number 'np.float64\(0.5\)'"):
+        kiln._kiln.tvm_ffi_function(text, print)

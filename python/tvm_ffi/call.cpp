@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -62,6 +63,15 @@ std::size_t place(const std::vector<std::string>& names, const std::string& name
   return static_cast<std::size_t>(found - names.begin());
 }
 
+/// A number as Python writes it, whatever the process's locale is.
+double number_of(const char* begin, const char* end) {
+  double out = 0;
+  const auto [last, error] = std::from_chars(begin, end, out);
+  if (error != std::errc{} || last != end)
+    throw std::invalid_argument("no number '" + std::string(begin, end) + "'");
+  return out;
+}
+
 }  // namespace
 
 Signature Signature::parse(const std::string& text) {
@@ -96,7 +106,7 @@ Signature Signature::parse(const std::string& text) {
     if (equals[1] == 'i')
       made.value.kind = KILN_OPERAND_INTEGER, made.value.integer = std::strtoll(value, nullptr, 10);
     else if (equals[1] == 'f')
-      made.value.kind = KILN_OPERAND_FLOAT, made.value.number = std::strtod(value, nullptr);
+      made.value.kind = KILN_OPERAND_FLOAT, made.value.number = number_of(value, value + size);
     else
       made.value.kind = KILN_OPERAND_TEXT, made.value.text = value,
       made.value.count = static_cast<std::int32_t>(size);
