@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from typing import Any
@@ -63,6 +64,15 @@ class DeviceArray:
         return f"<kiln.DeviceArray {self.dtype} {list(self.shape)} on device {self.device}>"
 
 
+def on_stream(like: Any, stream: int) -> contextlib.AbstractContextManager[Any]:
+    """A context manager in which the stream is the current one of the array's library."""
+    if (torch := sys.modules.get("torch")) and isinstance(like, torch.Tensor) and like.is_cuda:
+        return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=like.device))  # type: ignore[no-any-return]
+    if type(like).__module__.startswith("cupy"):
+        return sys.modules["cupy"].cuda.ExternalStream(stream)  # type: ignore[no-any-return]
+    return contextlib.nullcontext()
+
+
 def contiguous(array: Any) -> Any:
     """A contiguous copy of an array whose layout a kernel does not read."""
     if hasattr(array, "contiguous"):
@@ -80,5 +90,14 @@ def empty(like: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None, dt
     if hasattr(like, "new_empty") and (torch := sys.modules.get("torch")):
         return torch.empty_strided(shape, strides, dtype=getattr(torch, name), device=like.device)
     if type(like).__module__.startswith("cupy") and not name.startswith(("bfloat", "float8")):
-        return sys.modules["cupy"].ndarray(shape, dtype=name, strides=tuple(step * bits // 8 for step in strides))
+        return _empty_cupy(shape, strides, name, bits // 8, device)
     return DeviceArray(shape, strides, dtype, device)
+
+
+def _empty_cupy(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, bytes_each: int, device: int) -> Any:
+    """A new array of CuPy. Before release 14 CuPy takes strides with memory alone."""
+    cupy = sys.modules["cupy"]
+    elements = 0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, strides))
+    with cupy.cuda.Device(device):
+        memory = cupy.empty(elements, dtype=dtype)
+        return cupy.ndarray(shape, dtype=dtype, memptr=memory.data, strides=tuple(step * bytes_each for step in strides))

@@ -29,13 +29,12 @@ def make(
     With `arch` calls obtain the image alone and launch nothing.
     After a call that raised an error, failed(error, device) may return a context manager: the call is made again in it.
     """
-    name = f"{description['template']}.{description['name']}"
 
     def resolve(device: int, array: Any) -> Any:
         if arch is not None:
-            return service().open_operator(name, _kiln.DEVICE_NONE, arch)
+            return opened(service(), description, _kiln.DEVICE_NONE, arch)
         with on_device(device, array):
-            return service().open_operator(name, device if device >= 0 else _kiln.DEVICE_CURRENT, None)
+            return opened(service(), description, device if device >= 0 else _kiln.DEVICE_CURRENT)
 
     return _kiln.Operator(
         description["name"],
@@ -44,6 +43,29 @@ def make(
         resolve,
         failed or in_its_context,
     )
+
+
+def opened(service: Service, description: dict[str, Any], device: int, arch: str | None = None) -> Any:
+    """The operator of a service, as Service.open_operator() gives it.
+
+    Raises Error when the service's operator has other operands than the description: with another template path, an
+    operand could else be taken for another.
+    """
+    name = f"{description['template']}.{description['name']}"
+    found = describe(service, name)[0]
+    for part in ("inputs", "outputs"):
+        had, has = ([(o["name"], o["kind"]) for o in one[part]] for one in (description, found))
+        if had != has:
+            raise Error(
+                f"{description['name']}: the service's template has the {part} {_names(has)}, expected {_names(had)}; "
+                f"use the template that the function was made for, or make the function again",
+                Code.invalid_argument,
+            )
+    return service.open_operator(name, device, arch)
+
+
+def _names(operands: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in operands)
 
 
 def on_device(device: int, array: Any) -> contextlib.AbstractContextManager[Any]:

@@ -20,12 +20,17 @@ from typing import Any
 from . import _default, _kiln, _operator
 from ._errors import Code, Error
 
-_known: dict[str, _kiln.Operator] = {}
+_known: dict[str, tuple[dict[str, Any], _kiln.Operator]] = {}  # with the description that the operator is made from
+_made: list[_kiln.Operator] = []  # also those that a description of another service has replaced
+_current: set[str] = set()  # the names whose description is that of the service
 _lock = threading.Lock()
 
 
 def _forget() -> None:
-    for operator in _known.values():
+    with _lock:
+        _current.clear()
+        made = list(_made)
+    for operator in made:
         operator.forget()
 
 
@@ -41,14 +46,18 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(name)
     with _lock:
-        if name not in _known:
+        if name not in _current:
             try:
-                _known[name] = _operator.make(describe(name), _default.service)
+                description = describe(name)
             except Error as error:
                 if error.code == Code.unknown_template:
                     raise AttributeError(str(error)) from None
                 raise
-        return _known[name]
+            if name not in _known or _known[name][0] != description:
+                _known[name] = description, _operator.make(description, _default.service)
+                _made.append(_known[name][1])
+            _current.add(name)
+        return _known[name][1]
 
 
 def __dir__() -> list[str]:

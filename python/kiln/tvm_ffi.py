@@ -65,10 +65,10 @@ def function(name: str, arguments: Iterable[Argument] | None = None, **constants
     import tvm_ffi
 
     text = signature(name, arguments, constants)
-    operator = text.partition("|")[0]
+    description = _operator.describe(_default.service(), text.partition("|")[0])[0]
 
     def resolve(device: int) -> Any:
-        return _default.service().open_operator(operator, device, None)
+        return _operator.opened(_default.service(), description, device)
 
     wrap = tvm_ffi.Function.__from_extern_c__(_kiln.tvm_ffi_wrap)
     return wrap(_kiln.tvm_ffi_function(text, resolve))

@@ -97,8 +97,9 @@ bool is_like(const kiln_tensor& a, const kiln_tensor& b) noexcept {
 /// One call, which the allocator gets.
 class Call {
  public:
-  Call(State& state, Operands& operands, PyObject* const* given) noexcept
-      : state_(state), operands_(operands), given_(given) {}
+  /// `on_given_stream`: the caller said the stream, which need not be the current one of the arrays' library.
+  Call(State& state, Operands& operands, PyObject* const* given, bool on_given_stream) noexcept
+      : state_(state), operands_(operands), given_(given), on_given_stream_(on_given_stream) {}
   ~Call() {
     for (PyObject* object : made_) Py_XDECREF(object);
   }
@@ -116,6 +117,7 @@ class Call {
   /// The GIL is released: a launch waits while the driver's queue is full, and the work that drains the queue may
   /// need the GIL.
   kiln_status run(kiln_operator* handle, Holder& holder, const kiln_call& call) noexcept {
+    stream_ = call.stream;
     holder.begin_launch();
     thread_ = PyEval_SaveThread();
     const kiln_status status = kiln_operator_call(handle, &call);
@@ -144,10 +146,33 @@ class Call {
     if (index >= Operands::kMost) return false;
     const char* const name = index < state_.operands.size() ? state_.operands[index].text : "scratch memory";
     Py_XDECREF(made_[index]);
-    made_[index] = index < state_.inputs ? copy(index) : empty(wanted);
+    made_[index] = on_given_stream_ ? make_on_stream(index, wanted) : make_array(index, wanted);
     if (zeroes_outputs && made_[index] && index >= state_.inputs)
       Py_XDECREF(PyObject_CallMethod(made_[index], "zero_", nullptr));
     return made_[index] && operands_.read(made_[index], name, out);
+  }
+
+  PyObject* make_array(std::size_t index, const kiln_tensor& wanted) noexcept {
+    return index < state_.inputs ? copy(index) : empty(wanted);
+  }
+
+  /// With the call's stream as the current one of the arrays' library. A copy is then made before the kernel reads
+  /// it, and freed memory is used again after the kernel.
+  PyObject* make_on_stream(std::size_t index, const kiln_tensor& wanted) noexcept {
+    const Owned module(PyImport_ImportModule("kiln._arrays"));
+    PyObject* const first = operands_.first();
+    const Owned context(module ? PyObject_CallMethod(module, "on_stream", "OK", first ? first : Py_None,
+                                                     reinterpret_cast<unsigned long long>(stream_))
+                               : nullptr);
+    const Owned entered(context ? PyObject_CallMethod(context, "__enter__", nullptr) : nullptr);
+    if (!entered) return nullptr;
+    PyObject* const out = make_array(index, wanted);
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    const Owned left(PyObject_CallMethod(context, "__exit__", "OOO", Py_None, Py_None, Py_None));
+    if (!left) PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    return out;
   }
 
   PyObject* copy(std::size_t input) noexcept {
@@ -191,6 +216,8 @@ class Call {
   State& state_;
   Operands& operands_;
   PyObject* const* const given_;  ///< the operands' objects
+  const bool on_given_stream_;
+  CUstream stream_ = nullptr;
   PyThreadState* thread_ = nullptr;
   PyObject* made_[Operands::kMost] = {};
 };
@@ -219,13 +246,13 @@ PyObject* run(State& state, PyObject* const* given, PyObject* stream, int* devic
   *device = operands.source().device;
   Bound* const on = bound(state, *device, operands.first());
   if (!on) return nullptr;
-  Call made(state, operands, given);
+  Call made(state, operands, given, stream && stream != Py_None);
   kiln_call call{sizeof call,    nullptr, operands.data(),  operands.count(),
                  Call::allocate, &made,   state.no_compile, state.past_seal};
+  const Bound held = *on;  // forget() may run in the stream's code
   if (!operands.source().choose(stream, &call.stream)) return nullptr;
-  if (on->holder->closed()) return Holder::Call::set_closed(), nullptr;
-  const std::shared_ptr<Holder> holder = on->holder;
-  if (made.run(on->handle, *holder, call) == KILN_OK) return made.results();
+  if (held.holder->closed()) return Holder::Call::set_closed(), nullptr;
+  if (made.run(held.handle, *held.holder, call) == KILN_OK) return made.results();
   if (!PyErr_Occurred()) set_last_error();  // else the allocator has raised one
   return nullptr;
 }

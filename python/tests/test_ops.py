@@ -1,5 +1,6 @@
 """kiln.ops without torch: arrays of numpy, whose memory is the fake driver's device memory."""
 
+import contextlib
 import ctypes
 import gc
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import kiln
 import kiln.ops
 import pytest
+from kiln import _arrays
 
 numpy = pytest.importorskip("numpy")
 X, W = numpy.ones((4, 64), numpy.float32), numpy.ones(64, numpy.float32)
@@ -79,6 +81,12 @@ def test_memory_of_an_output_lives_as_long_as_an_array_over_it(driver):
         (lambda f: f(*[X] * 9), TypeError, "rms_norm takes at most 7 operands, and 9 were given"),
         (lambda f: f(X[:, ::2], W[:32]), kiln.Error, "make it contiguous"),
         (lambda f: f(X, W, out=X[:3]), kiln.Error, "out is"),
+        (lambda f: f(X.astype(complex), W), kiln.Error, r"rms_norm: x is DLPack's type \(5, 128, 1\) .*no such dtype"),
+        (
+            lambda f: f(X, W, out=numpy.lib.stride_tricks.as_strided(numpy.empty(64, "f4"), (4, 64), (0, 4))),
+            kiln.Error,
+            r"rms_norm: out is f32 \[4, 64\] with strides \[0, 1\], and several of its elements have one address",
+        ),
     ],
 )
 def test_wrong_operands_are_refused_by_name_before_a_launch(call, error, text, driver):
@@ -92,6 +100,39 @@ def test_the_stream_is_the_callers(driver):
     stream = driver.stream()
     kiln.ops.rms_norm(X, W, out=numpy.empty_like(X), stream=stream)
     assert driver.launch()[0].stream == stream
+
+
+def test_copies_and_outputs_are_made_on_the_callers_stream(driver, monkeypatch):
+    entered = []
+
+    @contextlib.contextmanager
+    def on_stream(like, stream):
+        entered.append((like is X, stream))
+        yield
+        entered.append("left")
+
+    monkeypatch.setattr(_arrays, "on_stream", on_stream)
+    kiln.ops.rms_norm(X, W)
+    assert entered == []
+    stream = driver.stream()
+    kiln.ops.rms_norm(X, W, stream=stream)
+    assert entered == [(True, stream), "left"]
+    with pytest.raises(kiln.Error, match="make it contiguous"):  # no library copies an array of numpy
+        kiln.ops.rms_norm(X, numpy.ones(128, numpy.float32)[::2], stream=stream)
+    assert entered[-1] == "left"
+
+
+def test_the_service_may_change_while_a_call_reads_its_stream(driver):
+    class Stream:
+        @property
+        def cuda_stream(self):
+            kiln.use_service(kiln.Service())
+            return 0
+
+    before = driver.launches()
+    kiln.ops.rms_norm(X, W)
+    kiln.ops.rms_norm(X, W, stream=Stream())
+    assert driver.launches() == before + 2
 
 
 def test_another_service_is_used_from_its_next_call_on(driver, launching):
@@ -113,16 +154,19 @@ def test_an_arch_needs_no_device_and_launches_nothing(driver, launching):
     assert driver.launches() == before and launching.stats()["loads"] == 0
 
 
-def test_a_template_of_ones_own_is_an_operator(driver, tmp_path):
-    (tmp_path / "twice.cu").write_text(
-        '#include "kiln/dtype.cuh"\ntemplate <class T> __global__ void twice(T* out, const T* x, int n) { out[0] = x[0]; }'
+def twice(directory, call):
+    """A template path with the operator twice. `call` is its signature."""
+    directory.mkdir(exist_ok=True)
+    (directory / "twice.cu").write_text(
+        '#include "kiln/dtype.cuh"\n'
+        "template <class T> __global__ void twice(T* out, const T* x, const T* y, int n) { out[0] = x[0]; }"
     )
-    (tmp_path / "twice.toml").write_text(
-        """format = 1
+    (directory / "twice.toml").write_text(
+        f"""format = 1
 [template]
 name = "twice"
 source = "twice.cu"
-instantiate = "twice<{T}>"
+instantiate = "twice<{{T}}>"
 [param.T]
 kind = "dtype"
 values = ["f32", "i32"]
@@ -136,17 +180,28 @@ name = "x"
 type = "ptr<T>"
 shape = ["n"]
 [[arg]]
+name = "y"
+type = "ptr<T>"
+shape = ["n"]
+optional = true
+[[arg]]
 name = "n"
 type = "i32"
+value = 1
+optional = true
 [launch]
 grid = [1]
 block = [32]
 [bind]
-call = "x: T[n]"
+call = "{call}"
 out = "out: T[n]"
 """
     )
-    with kiln.Service(template_path=tmp_path) as service:
+    return directory
+
+
+def test_a_template_of_ones_own_is_an_operator(driver, tmp_path):
+    with kiln.Service(template_path=twice(tmp_path, "x: T[n], y: T[n]?")) as service:
         kiln.use_service(service)
         assert "twice" in dir(kiln.ops)
         assert kiln.ops.twice(numpy.ones(5, numpy.int32)).shape == (5,)
@@ -157,3 +212,18 @@ def test_the_package_has_the_operators_without_another_import():
     program = "import kiln; print(kiln.ops.__name__); print(hasattr(kiln, 'opps'))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["kiln.ops", "False"]
+
+
+def test_a_service_with_another_signature_swaps_no_operands(driver, tmp_path):
+    x, y = numpy.ones(5, numpy.float32), numpy.ones(5, numpy.float32)
+    with kiln.Service(template_path=twice(tmp_path / "a", "x: T[n], y: T[n]")) as service:
+        kiln.use_service(service)
+        held = kiln.ops.twice
+        held(x, y)
+        assert pointers(driver)[1:] == [x.ctypes.data, y.ctypes.data]
+    with kiln.Service(template_path=twice(tmp_path / "b", "y: T[n], x: T[n]")) as service:
+        kiln.use_service(service)
+        kiln.ops.twice(y=y, x=x)
+        assert pointers(driver)[1:] == [x.ctypes.data, y.ctypes.data]
+        with pytest.raises(kiln.Error, match=r"twice: .* inputs y \(tensor\), x \(tensor\), expected x \(tensor\), y"):
+            held(x, y)
