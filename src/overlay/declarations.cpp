@@ -257,9 +257,9 @@ bool Declarations::has_unknown_macro(const Piece& piece) const {
     if (!is_macro_like(word) || macros_.find(word) || is_host_macro(word)) return false;
     const auto same = by_name_.find(word);
     const bool declared =
-        same != by_name_.end() && (!contains(d.names, word) ||
-                                   std::any_of(same->second.begin(), same->second.end(),
-                                               [&](std::size_t k) { return pieces_[k].declaration.type; }));
+        same != by_name_.end() &&
+        (!contains(d.names, word) || std::any_of(same->second.begin(), same->second.end(),
+                                                 [&](std::size_t k) { return pieces_[k].declaration.type; }));
     return !declared && !is_parameter(piece.head, word);
   });
 }
