@@ -10,6 +10,7 @@
 #include "cache/lock/fd_pool.hpp"
 #include "cache/lock/gate.hpp"
 #include "kiln/error.hpp"
+#include "support/nightly.hpp"
 #include "support/time_limit.hpp"
 #include "tests/cache/fixture.hpp"
 
@@ -223,6 +224,7 @@ TEST_F(ConcurrencyTest, ForkedChildReadsAndWritesAndTheParentGoesOn) {
 }
 
 TEST_F(ConcurrencyTest, ChildForkedAmidBusyThreadsNeverHangsNorHarms) {
+  KILN_NIGHTLY_ONLY();
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer lets a child of a threaded process start no threads";
 #endif

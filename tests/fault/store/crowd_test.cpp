@@ -71,6 +71,7 @@ TEST_F(Crowd, TwoHundredThreadsOfOneStore) {
 }
 
 TEST_F(Crowd, TwoHundredProcesses) {
+  KILN_NIGHTLY_ONLY();
   std::vector<pid_t> processes;
   for (std::uint32_t i = 0; i < kCrowd; ++i) {
     processes.push_back(::fork());
