@@ -40,14 +40,15 @@ class Eviction {
     auto writing = enter();
     if (!writing) return false;
     const PageFile pages = writing->pages();
-    const std::uint64_t live = pages.snapshot().live_bytes();
-    if (live <= options_.live_bytes || deadline_.passed()) return false;
+    if (deadline_.passed() || (!options_.range && live_bytes(pages) <= options_.live_bytes)) return false;
+    const RecentUses recent(file_, moment_of(pages));
+    if (!surveyed_) entries_ = survey_by_use(pages, recent, options_.range.value_or(kAllKeys));
+    surveyed_ = true;
+    const std::uint64_t live = live_bytes(pages);
+    if (live <= options_.live_bytes) return false;
     // This check runs once, and again only after another process wrote. In a large store it takes
     // longer than the deletion.
     if (pages.snapshot().transaction != checked_) PageCheck(pages).whole_tree();
-    const RecentUses recent(file_, moment_of(pages));
-    if (!surveyed_) entries_ = survey_by_use(pages, recent);
-    surveyed_ = true;
     const std::uint64_t surplus = (live - options_.live_bytes) / pages.page_size() + 1;
     std::vector<std::string> victims;
     std::size_t entries = 0;
@@ -72,12 +73,21 @@ class Eviction {
     return true;
   }
 
-  /// Appends the tree's keys of an entry, unless the entry was used meanwhile.
+  /// The bytes that are to become fewer. Those of a range are what the survey found, less what was deleted.
+  std::uint64_t live_bytes(const PageFile& pages) const {
+    if (!options_.range) return pages.snapshot().live_bytes();
+    std::uint64_t pieces = 0;
+    for (std::size_t i = next_; i < entries_.size(); ++i) pieces += entries_[i].pieces;
+    return pieces * pages.page_size();
+  }
+
+  /// Appends the tree's keys of an entry. An entry that was used meanwhile stays, unless a range is emptied.
   bool choose(const PageFile& pages, const RecentUses& recent, const Surveyed& entry,
               std::vector<std::string>& victims) {
     TreeCursor cursor(pages);
     const auto use = read_use(cursor, entry.key);
-    if (use && entry.pieces > 0 && recent.later(entry.key, use->tick) != entry.tick) return false;
+    if (!options_.range && use && entry.pieces > 0 && recent.later(entry.key, use->tick) != entry.tick)
+      return false;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> values;
     for (std::string& key : pieces_of(pages, entry.key, &values)) victims.push_back(std::move(key));
     for (const auto& [page, size] : values) pages.check_overflow(page, size);

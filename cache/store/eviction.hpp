@@ -3,15 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "cache/store/file/store_file.hpp"
+#include "cache/store/results.hpp"
 #include "kiln/digest.hpp"
 
 namespace kiln::cache {
 
 struct EvictionOptions {
-  std::uint64_t live_bytes = 0;  ///< evict until no more than this is live
+  std::uint64_t live_bytes = 0;  ///< evict until no more than this is live, of the whole file or of `range`
   std::uint64_t file_bytes = 0;  ///< the file must not grow beyond this meanwhile
+  std::optional<KeyRange> range{};  ///< only these keys are counted and deleted
 };
 
 /// Deletes the least recently used entries, in several transactions so that no writer waits long. The next

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "cache/record/key_range.hpp"
 #include "cache/record/record.hpp"
 #include "kiln/digest.hpp"
 

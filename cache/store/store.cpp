@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/store/eviction.hpp"
 #include "cache/store/file/fresh_file.hpp"
 #include "cache/store/lookup.hpp"
 #include "cache/store/put.hpp"
@@ -134,9 +135,18 @@ Rewritten Store::gc(std::uint64_t max_bytes, base::Deadline deadline) {
 
 Rewritten Store::clear(base::Deadline deadline) { return impl_->writable.replace(0, deadline); }
 
+std::uint64_t Store::trim(const KeyRange& range, std::uint64_t max_bytes, base::Deadline deadline) {
+  StoreFile& file = *impl_->file;
+  if (!file.writable) throw_store_error(file.path, "was opened read-only");
+  impl_->upkeep->write_uses(deadline);
+  const std::uint64_t file_bytes = std::max(impl_->options.cap_bytes, size_of(file.path) + kTreeSlack);
+  return evict(file, {max_bytes, file_bytes, range}, deadline);
+}
+
 void Store::write_uses(base::Deadline deadline) noexcept { impl_->upkeep->write_uses(deadline); }
 
 const std::string& Store::directory() const noexcept { return impl_->file->directory; }
+std::uint64_t Store::file_bytes() const noexcept { return size_of(impl_->file->path); }
 std::string Store::identity() const { return impl_->identity; }
 std::chrono::milliseconds Store::put_wait() const noexcept { return impl_->options.put_wait; }
 bool Store::writable() const noexcept { return impl_->file->writable; }

@@ -30,12 +30,6 @@ struct StoreOptions {
   std::chrono::milliseconds upkeep{60'000};  ///< how often uses are written and idle descriptors closed
 };
 inline constexpr std::uint64_t kSmallestCap = std::uint64_t{4} << 20;
-inline constexpr Key kLastKey = [] {
-  Key key;
-  for (auto& byte : key.specialisation.bytes) byte = 0xff;
-  for (auto& byte : key.toolchain.bytes) byte = 0xff;
-  return key;
-}();
 /// The wait for the gate of a put that follows one that timed out, so that a row of puts does not wait the
 /// whole time for each.
 inline constexpr std::chrono::milliseconds kPutWaitAfterTimeout{50};
@@ -91,9 +85,16 @@ class Store {
   Rewritten gc(std::uint64_t max_bytes, base::Deadline deadline);
   /// Replaces the file by an empty one. Waits and throws as gc does.
   Rewritten clear(base::Deadline deadline);
+  /// Deletes the least recently used entries among the keys of `range` until they have at most `max_bytes` in
+  /// the file. Returns how many were deleted. They are fewer than needed when the gate could not be entered
+  /// before the deadline. Throws Error(io); Damaged (cache/store/file/pages.hpp) when the file is damaged,
+  /// which the next put heals.
+  std::uint64_t trim(const KeyRange& range, std::uint64_t max_bytes, base::Deadline deadline);
   /// Writes the uses noted so far that the store does not know yet. Never throws.
   void write_uses(base::Deadline deadline) noexcept;
 
+  /// Bytes of the file on disk; 0 when that cannot be told.
+  std::uint64_t file_bytes() const noexcept;
   const std::string& directory() const noexcept;
   /// A name for locks, equal in all processes that see the same store. It identifies DIR/v1, which stays when
   /// gc or clear replaces the file in it.

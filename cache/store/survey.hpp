@@ -7,6 +7,7 @@
 
 #include "cache/store/file/pieces.hpp"
 #include "cache/store/recent_uses.hpp"
+#include "cache/store/results.hpp"
 
 namespace kiln::cache {
 
@@ -17,11 +18,12 @@ struct Surveyed {
   std::uint32_t pieces = 0;  ///< 0: a use without a record
 };
 
-/// All entries, ordered by key, and then the uses without a record; `tick` is what the
+/// The entries of the range, ordered by key, and then the uses without a record; `tick` is what the
 /// tree says. Throws Damaged.
-std::vector<Surveyed> survey(const PageFile& file);
-/// All entries, least recently used first; `tick` is the later one of the tree's and
+std::vector<Surveyed> survey(const PageFile& file, const KeyRange& range = kAllKeys);
+/// The entries of the range, least recently used first; `tick` is the later one of the tree's and
 /// the table's. Throws Damaged.
-std::vector<Surveyed> survey_by_use(const PageFile& file, const RecentUses& recent);
+std::vector<Surveyed> survey_by_use(const PageFile& file, const RecentUses& recent,
+                                    const KeyRange& range = kAllKeys);
 
 }  // namespace kiln::cache

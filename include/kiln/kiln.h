@@ -761,6 +761,98 @@ KILN_API kiln_status kiln_service_describe_operators(kiln_service* service, cons
  */
 KILN_API kiln_status kiln_operator_call(kiln_operator* op, const kiln_call* call);
 
+/* ---- Blobs --------------------------------------------------------------------------------------------- *
+ * A blob is opaque bytes under a key, in a space. Other JIT compilers of the process keep what they make in
+ * kiln's stores this way: "triton", "inductor". Blobs have the layers, checksums, eviction, bundles and fleet tier
+ * of kernels.
+ *
+ * A missing, damaged or torn blob is not there, and a put that finds no room is skipped: neither is an error.
+ * All functions are thread-safe and safe between processes. None of them needs a GPU or a driver.
+ *
+ * A blob may be code, or a Python pickle. kiln gives only what this user, the owner of a layer or a trusted
+ * signature vouches for (SECURITY.md). It never looks into a blob. */
+
+/** The blobs of one space and one compatibility. The service owns it. */
+typedef struct kiln_blobs kiln_blobs;
+/** The right to make one blob. Other callers wait for it. */
+typedef struct kiln_lease kiln_lease;
+
+typedef struct kiln_blobs_options {
+  size_t struct_size;
+  const char* space; /**< 1 to 64 characters of a-z 0-9 _ - . */
+  /** What the blobs depend on and their keys do not say, such as versions, arch and driver. It is a part of the
+   *  key, and is compared when a blob is found. At most 64 KiB; null: nothing. */
+  const char* compatibility;
+  /** Bytes that the space may take in the store. Beyond that its least recently used blobs are deleted.
+   *  0: half of the store. */
+  uint64_t budget_bytes;
+  int32_t refuse_when_sealed; /**< 1: a blob that is not there is an error once the service is sealed */
+} kiln_blobs_options;
+
+/**
+ * Opens a space. Touches no file.
+ *
+ * Repeated calls with the same space and compatibility return the same handle; the first one decides the rest.
+ * invalid_argument: a text that no blob can have.
+ */
+KILN_API kiln_status kiln_service_open_blobs(kiln_service* service, const kiln_blobs_options* options,
+                                             kiln_blobs** out);
+
+/**
+ * Reads a blob of any size. `out->data` is null when there is none. Release it with kiln_text_release().
+ *
+ * `key` has up to 64 KiB, of any values.
+ * not_ready: the service is sealed, the space refuses, and the blob is not there.
+ */
+KILN_API kiln_status kiln_blob_get(kiln_blobs* blobs, const void* key, size_t key_size, kiln_text* out);
+
+/** How a put ended. */
+enum {
+  KILN_BLOB_STORED = 0,
+  KILN_BLOB_PRESENT = 1, /**< the same bytes were there */
+  KILN_BLOB_SKIPPED = 2  /**< no room, no store or a busy store; a warning says which */
+};
+/**
+ * Stores a blob, and replaces one with other bytes. It is on disk when this returns.
+ *
+ * `lease`: the lease to make it, or null. It ends with this call, whatever the call returns.
+ * `state`: receives KILN_BLOB_*; may be null.
+ * invalid_argument: more than 16 GiB.
+ */
+KILN_API kiln_status kiln_blob_put(kiln_blobs* blobs, const void* key, size_t key_size, const void* data,
+                                   size_t size, kiln_lease* lease, int32_t* state);
+
+/**
+ * Reads a blob, or takes the lease to make it.
+ *
+ * Waits up to `wait_seconds` for another holder of the lease on this host (negative: no limit), and in a fleet
+ * as long as `remote_budget` says. A killed holder's lease is free at once.
+ * With a blob, `*lease` is null. Without one, the caller makes the blob and puts it. `*lease` may be null then,
+ * too: the wait was over, or this thread has the lease already, so the caller makes the blob for itself.
+ * Errors are those of kiln_blob_get().
+ */
+KILN_API kiln_status kiln_blob_lease(kiln_blobs* blobs, const void* key, size_t key_size, double wait_seconds,
+                                     kiln_text* out, kiln_lease** lease);
+/** Ends a lease without a blob, so that the next caller makes it. Null is allowed. */
+KILN_API void kiln_lease_end(kiln_lease* lease);
+
+/**
+ * Lists the blobs of the space, of every compatibility, in layers and store, as a JSON array.
+ *
+ * An item has "key" and "compatibility" (bytes that are no UTF-8 are shown as U+FFFD), "size" (bytes),
+ * "stored_bytes", "last_used_s" (seconds since 1970; 0: not known), "uses" and "directory".
+ */
+KILN_API kiln_status kiln_blobs_list(kiln_blobs* blobs, kiln_text* out);
+/** Deletes a blob of this compatibility from the writable store. `deleted` receives 1 when it was there; may be null. */
+KILN_API kiln_status kiln_blob_delete(kiln_blobs* blobs, const void* key, size_t key_size, int32_t* deleted);
+/**
+ * What this process did with the blobs of every space that it opened, as a JSON array.
+ *
+ * An item has "space", "compatibility" and counts: "hits", "misses", "damaged", "sealed_misses", "remote_hits",
+ * "waits", "wait_timeouts", "puts", "puts_present", "puts_skipped", "evictions", "bytes_read", "bytes_written".
+ */
+KILN_API kiln_status kiln_service_describe_blobs(kiln_service* service, kiln_text* out);
+
 /* ---- Attention ----------------------------------------------------------------------------------------- *
  * An attention kernel whose manifest has [work_list] reads the work of each block from a buffer, the plan.
  * The grid has a fixed size. The plan spreads the tiles of q and their kv tokens evenly over its blocks.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kiln/attention.hpp"
+#include "kiln/blobs.hpp"
 #include "kiln/digest.hpp"
 #include "kiln/dtype.hpp"
 #include "kiln/error.hpp"

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "kiln/blobs.hpp"
 #include "kiln/kernel_template.hpp"
 #include "kiln/operator.hpp"
 #include "kiln/options.hpp"
@@ -94,6 +95,15 @@ class Service {
     return text_of([&](kiln_text* out) {
       return kiln_service_describe_operators(handle_.get(), name.empty() ? nullptr : name.c_str(), out);
     });
+  }
+  /// Opens a space of blobs (kiln_service_open_blobs in kiln.h). Touches no file. Throws Error(invalid_argument).
+  Blobs blobs(const std::string& space, const std::string& compatibility = {}, std::uint64_t budget_bytes = 0,
+              bool refuse_when_sealed = false) {
+    const kiln_blobs_options options{sizeof options, space.c_str(), compatibility.c_str(), budget_bytes,
+                                     refuse_when_sealed};
+    kiln_blobs* out = nullptr;
+    detail::check(kiln_service_open_blobs(handle_.get(), &options, &out));
+    return Blobs(out);
   }
   /// Registers a template from memory: manifest, source, and optionally the source of its reference.
   void add_template(const std::string& manifest, const std::string& source,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/blob/blob_space.hpp"
 #include "runtime/kernels/scope.hpp"
 #include "runtime/operator/operators.hpp"
 
@@ -41,6 +42,7 @@ class Service {
   Scopes& scopes() noexcept { return scopes_; }
   Scope& own_scope() noexcept { return own_; }
   Operators& operators() noexcept { return operators_; }
+  BlobSpaces& blobs() noexcept { return blobs_; }
 
  private:
   Core core_;
@@ -48,6 +50,7 @@ class Service {
   Scopes scopes_;
   Scope own_;  // destroyed before the rest: kernels are unloaded while all else is there
   Operators operators_;
+  BlobSpaces blobs_{core_};
 };
 
 }  // namespace kiln::runtime

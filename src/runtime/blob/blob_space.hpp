@@ -1,0 +1,132 @@
+// Blobs of one space, for other JIT compilers of the process: bytes that kiln's stores, flights and tier keep
+// beside the images of kernels (cache/blob/blob.hpp).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "cache/blob/blob.hpp"
+#include "cache/fleet/tier.hpp"
+#include "runtime/path/core.hpp"
+
+namespace kiln::runtime {
+
+struct BlobSpaceOptions {
+  std::string space, compatibility;  ///< as in cache::BlobName
+  /// Bytes of the store that the blobs of the space may take; the least recently used ones are deleted beyond
+  /// that. 0: half of the store.
+  std::uint64_t budget_bytes = 0;
+  /// True: a blob that is not there is an error once the process is sealed.
+  bool refuse_when_sealed = false;
+};
+
+/// The right, and the duty, to make one blob: other callers with its key wait meanwhile. It ends when it is
+/// destroyed or was given to a put. Used by one thread at a time. The copy in a forked child does nothing.
+class BlobLease {
+ public:
+  BlobLease(std::shared_ptr<cache::Flight> host, std::shared_ptr<fleet::HeldLease> fleet,
+            std::shared_ptr<void> mark)
+      : mark_(std::move(mark)), host_(std::move(host)), fleet_(std::move(fleet)) {}
+
+ private:
+  friend class BlobSpace;
+  std::shared_ptr<void> mark_;  // this thread's note that it has the lease
+  std::shared_ptr<cache::Flight> host_;
+  std::shared_ptr<fleet::HeldLease> fleet_;
+};
+
+struct BlobCounts {
+  using Count = std::atomic<std::uint64_t>;
+  Count hits{}, misses{}, damaged{}, sealed_misses{}, remote_hits{}, waits{}, wait_timeouts{};
+  Count puts{}, puts_present{}, puts_skipped{}, evictions{}, bytes_read{}, bytes_written{};
+};
+
+/// Thread-safe. A fault of a store or a server is a miss or a skipped put, and never an error.
+class BlobSpace {
+ public:
+  /// `core` must outlive it. Throws Error(invalid_argument) for texts that no blob can have.
+  BlobSpace(Core& core, const BlobSpaceOptions& options);
+  BlobSpace(const BlobSpace&) = delete;
+  BlobSpace& operator=(const BlobSpace&) = delete;
+
+  /// The blob's bytes, from the layers, the writable store and the tier, in this order. Throws
+  /// Error(not_ready) for a miss after the seal where the options say so.
+  std::optional<std::string> get(std::string_view key);
+  enum class Put { stored, present, skipped };
+  /// Stores a blob, and replaces one with other bytes. The records are synced when this returns. Ends the lease.
+  /// `why` receives the reason for `skipped`.
+  Put put(std::string_view key, std::string_view content, std::unique_ptr<BlobLease> lease, std::string& why);
+
+  struct Leased {
+    std::optional<std::string> found;
+    std::unique_ptr<BlobLease> lease;  ///< null, without `found`: make the blob without a lease
+  };
+  /// The blob, or the lease to make it. Waits for another caller's lease, of this host or of the fleet, until
+  /// the deadline; after that the caller makes the blob for itself. A thread that has the lease of this blob
+  /// already does not wait for itself.
+  Leased lease(std::string_view key, base::Deadline deadline);
+
+  struct Listed {
+    std::string key, compatibility;
+    std::uint64_t size = 0, stored_bytes = 0, last_used_s = 0, uses = 0;
+    std::string directory;
+  };
+  /// All blobs of the space in the layers and the writable store, whatever their compatibility. Throws Error(io).
+  std::vector<Listed> list();
+  /// Deletes the blob of this compatibility from the writable store. False when it was not there. Throws Error.
+  bool erase(std::string_view key);
+
+  const std::string& space() const noexcept { return options_.space; }
+  const std::string& compatibility() const noexcept { return options_.compatibility; }
+  const BlobCounts& counts() const noexcept { return counts_; }
+  /// The blobs that this process has read or written, each as a line of key and content.
+  std::vector<std::string> used();
+
+ private:
+  using Found = std::optional<std::string>;
+  cache::BlobName name_of(std::string_view key) const;
+  Found read(const cache::BlobKey& made);
+  Found read_from(cache::Store& store, const cache::BlobKey& made);
+  Found ask_tier(const cache::BlobKey& made, bool may_make, std::shared_ptr<fleet::HeldLease>* lease);
+  Found missed(std::string_view key);
+  Found served(std::string&& content);
+  cache::Put store(std::vector<cache::Record>& records, std::string& why);
+  void keep_budget(cache::Store& store, std::uint64_t written);
+  void note_use(const Key& key, const Digest& content);
+  std::shared_ptr<void> mark_mine(const Key& key);
+
+  Core& core_;
+  const BlobSpaceOptions options_;
+  BlobCounts counts_;
+  std::atomic<std::uint64_t> unseen_bytes_{0};  // written since the budget was last looked at
+  std::atomic<bool> looked_{false};
+  std::mutex mutex_;  // guards what follows
+  std::map<Key, Digest> used_;
+  std::map<Key, std::thread::id> mine_;
+};
+
+/// The spaces of a service, each opened once. Thread-safe.
+class BlobSpaces {
+ public:
+  explicit BlobSpaces(Core& core) : core_(core) {}
+  /// The space with these options. The first call decides on budget and refusal.
+  BlobSpace& open(const BlobSpaceOptions& options);
+  /// All spaces that were opened.
+  std::vector<BlobSpace*> all();
+
+ private:
+  Core& core_;
+  std::mutex mutex_;  // guards spaces_
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<BlobSpace>> spaces_;
+};
+
+}  // namespace kiln::runtime

@@ -1,0 +1,166 @@
+// The grammar of blobs: keys, facts, compression and parts, and what hostile bytes do.
+#include "cache/blob/blob.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/wire.hpp"
+#include "cache/fixture.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cache {
+namespace {
+
+std::string noise(std::size_t size) {
+  std::string out(size, '\0');
+  std::mt19937_64 random(7);
+  for (std::size_t i = 0; i + 8 <= size; i += 8) {
+    const std::uint64_t next = random();
+    std::memcpy(out.data() + i, &next, 8);
+  }
+  return out;
+}
+
+std::vector<Record> records_of(const BlobName& name, std::string_view content) {
+  std::vector<Record> out;
+  each_record(name, content, [&](Record&& record) { out.push_back(std::move(record)); });
+  return out;
+}
+
+TEST(Blob, ARecordSaysWhatItIsAndKeepsTheBytes) {
+  const BlobName name{"triton", "triton 3.6", std::string("a\0b\n", 4)};
+  for (const std::string& content :
+       {std::string(), std::string("x"), std::string(100'000, 'a'), noise(100'000)}) {
+    const auto records = records_of(name, content);
+    ASSERT_EQ(records.size(), 1u);
+    Record record = records[0];
+    EXPECT_TRUE(is_blob(record.facts) && is_blob_text(record.key_text));
+    EXPECT_EQ(record.key, blob_key(name).key);
+    EXPECT_EQ(blob_key_of_text(record.key_text), record.key);
+    const BlobFacts facts = decode_blob(record.facts);
+    EXPECT_EQ(facts.space + facts.compatibility + facts.key, name.space + name.compatibility + name.key);
+    EXPECT_EQ(facts.size, content.size());
+    EXPECT_TRUE(agrees(facts, record.key_text));
+    EXPECT_EQ(piece_of(facts, std::move(record.image)), content);
+  }
+}
+
+TEST(Blob, WhatDoesNotCompressIsKeptPlain) {
+  const auto compressed = [](const std::string& content) {
+    return decode_blob(records_of({"s", "", "k"}, content)[0].facts).compressed;
+  };
+  EXPECT_TRUE(compressed(std::string(100'000, 'a')));
+  EXPECT_FALSE(compressed(noise(100'000)));
+  EXPECT_FALSE(compressed(noise(2'000'000))) << "the samples say so";
+  EXPECT_FALSE(compressed("aaaa")) << "too small to pay";
+}
+
+TEST(Blob, EachTextIsPartOfTheKey) {
+  const Key key = blob_key({"s", "c", "k"}).key;
+  EXPECT_NE(blob_key({"t", "c", "k"}).key, key);
+  EXPECT_NE(blob_key({"s", "d", "k"}).key, key);
+  EXPECT_NE(blob_key({"s", "c", "l"}).key, key);
+  EXPECT_NE(blob_key({"s", "c2:k", ""}).text, blob_key({"s", "c", "2:k"}).text)
+      << "lengths come before values";
+}
+
+TEST(Blob, TheBlobsOfASpaceAreARangeOfKeys) {
+  const KeyRange range = keys_of_space("triton");
+  for (int i = 0; i < 100; ++i) {
+    const Key in = blob_key({"triton", std::to_string(i % 3), std::to_string(i)}).key;
+    EXPECT_TRUE(!(in < range.first) && !(range.last < in));
+    const Key out = blob_key({"inductor", "", std::to_string(i)}).key;
+    EXPECT_TRUE(out < range.first || range.last < out);
+  }
+}
+
+TEST(Blob, ALargeBlobHasPartsThatNameItsContent) {
+  const std::string content = noise(kBlobPart + 1000);
+  const BlobName name{"s", "c", "k"};
+  auto records = records_of(name, content);
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[2].key, blob_key(name).key) << "the record that names the parts is the last";
+  const BlobFacts facts = decode_blob(records[2].facts);
+  EXPECT_EQ(facts.parts, 2u);
+  std::string joined;
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(records[i].key, blob_part_key(name, facts.content, i).key);
+    const BlobFacts part = decode_blob(records[i].facts);
+    EXPECT_TRUE(agrees(part, records[i].key_text));
+    joined += piece_of(part, std::move(records[i].image)).value_or("");
+  }
+  EXPECT_TRUE(joined == content);
+  const KeyRange range = keys_of_blob(facts.parts ? records[2].key : Key());
+  for (const Record& record : records) EXPECT_TRUE(!(record.key < range.first) && !(range.last < record.key));
+  const std::string other = noise(kBlobPart + 2000);
+  EXPECT_NE(records_of(name, other)[0].key, records[0].key) << "a reader never mixes two contents";
+}
+
+TEST(Blob, TextsThatNoBlobCanHaveAreRefusedByName) {
+  const auto message = [](const BlobName& name) {
+    try {
+      check_blob_name(name);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message({"a_z-0.9", "", ""}), "");
+  for (const char* space : {"", "A", "a b", "a/b", "\xff"})
+    EXPECT_NE(message({space, "", ""}).find("must have 1 to 64 characters of a-z 0-9 _ - ."),
+              std::string::npos);
+  EXPECT_NE(message({std::string(65, 'a'), "", ""}), "");
+  EXPECT_NE(message({"s", "", std::string(kLongestBlobText + 1, 'k')}).find("65537 bytes; at most 65536"),
+            std::string::npos);
+}
+
+TEST(Blob, HostileFactsAndTextsAreMalformed) {
+  const Record record = records_of({"s", "c", "k"}, "content")[0];
+  for (std::size_t size = 0; size < record.facts.size(); ++size)
+    EXPECT_THROW(decode_blob(std::string_view(record.facts).substr(0, size)), base::Malformed);
+  EXPECT_THROW(decode_blob(record.facts + "x"), base::Malformed);
+  EXPECT_THROW(decode_blob(test::record_of(1).facts), base::Malformed);
+  for (std::size_t size = 0; size < record.key_text.size(); ++size)
+    EXPECT_THROW(blob_key_of_text(std::string_view(record.key_text).substr(0, size)), base::Malformed)
+        << size;
+  EXPECT_THROW(blob_key_of_text(record.key_text + "\n"), base::Malformed);
+  EXPECT_THROW(blob_key_of_text("kiln-key 6:blob/1\nspace 999999999:s\n"), base::Malformed);
+  BlobFacts facts = decode_blob(record.facts);
+  facts.key = "other";
+  EXPECT_FALSE(agrees(facts, record.key_text));
+  EXPECT_EQ(piece_of(facts, "conten"), std::nullopt) << "another size";
+  facts.compressed = true;
+  EXPECT_EQ(piece_of(facts, "content"), std::nullopt) << "no frame";
+  facts.piece = std::uint64_t{1} << 60;
+  EXPECT_EQ(piece_of(facts, "content"), std::nullopt) << "nothing is allocated for a size that no part has";
+}
+
+class Trim : public test::StoreFixture {};
+
+TEST_F(Trim, TheLeastRecentlyUsedOfTheRangeGoFirst) {
+  const auto store = open();
+  for (std::uint32_t i = 0; i < 20; ++i) ASSERT_EQ(store->put(test::record_of(i)).put, Put::stored);
+  // Each entry has two pieces, in pages of 4 KiB.
+  const KeyRange middle{test::key_of(5), test::key_of(14)};
+  EXPECT_EQ(store->trim(middle, std::uint64_t{10} * 2 * 4096, test::soon()), 0u) << "they fit";
+  EXPECT_EQ(store->trim(middle, std::uint64_t{4} * 2 * 4096, test::soon()), 6u);
+  const auto there = [&](std::uint32_t i) {
+    const Record record = test::record_of(i);
+    return store->get(record.key, record.key_text, test::soon()).record.has_value();
+  };
+  for (std::uint32_t i = 0; i < 20; ++i) EXPECT_EQ(there(i), i < 5 || i > 10) << i;
+  EXPECT_EQ(store->trim({test::key_of(12), test::key_of(12)}, 0, test::soon()), 1u);
+  EXPECT_FALSE(there(12));
+  EXPECT_EQ(store->trim(kAllKeys, 0, test::soon()), 13u);
+  EXPECT_EQ(store->stats().entries, 0u);
+  EXPECT_TRUE(store->verify().damaged.empty());
+}
+
+TEST_F(Trim, AReadOnlyStoreIsRefused) {
+  open();
+  EXPECT_THROW(open_read_only()->trim(kAllKeys, 0, test::soon()), Error);
+}
+
+}  // namespace
+}  // namespace kiln::cache

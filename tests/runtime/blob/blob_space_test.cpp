@@ -1,0 +1,270 @@
+// Blobs through a service: stores and layers, leases between processes, budgets, and faults that are misses.
+#include "runtime/blob/blob_space.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "base/log.hpp"
+#include "kiln/error.hpp"
+#include "runtime/service/service.hpp"
+#include "support/tree.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+using namespace std::chrono_literals;
+
+base::Deadline soon() { return base::Deadline::after(20s); }
+
+/// Bytes that do not compress.
+std::string noise(std::size_t size) {
+  std::string out(size, '\0');
+  std::mt19937 random(7);
+  for (char& byte : out) byte = static_cast<char>(random());
+  return out;
+}
+
+class BlobSpaceTest : public ::testing::Test {
+ protected:
+  BlobSpaceTest() {
+    base::set_log_sink([this](base::Level, std::string_view line) { lines_.emplace_back(line); });
+  }
+  ~BlobSpaceTest() override { base::set_log_sink(nullptr); }
+  Options options(const std::string& directory = "cache") const {
+    Options o = Options::hermetic();
+    o.cache_dir = tree_.at(directory);
+    return o;
+  }
+  static BlobSpace::Put put(BlobSpace& space, std::string_view key, std::string_view content) {
+    std::string why;
+    return space.put(key, content, nullptr, why);
+  }
+  /// The exit status of `body` in a forked child, which uses services of its own.
+  template <class Body>
+  static pid_t child(const Body& body) {
+    const pid_t pid = ::fork();
+    if (pid == 0) ::_exit(body() ? 0 : 1);
+    return pid;
+  }
+  static bool succeeded(pid_t pid) {
+    int status = 0;
+    return ::waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+
+  testing::Tree tree_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(BlobSpaceTest, WhatWasPutIsFoundByAllServicesOfTheStore) {
+  Service service(options());
+  BlobSpace& space = service.blobs().open({"triton", "v1"});
+  EXPECT_EQ(space.get("k"), std::nullopt);
+  EXPECT_EQ(put(space, "k", "one"), BlobSpace::Put::stored);
+  EXPECT_EQ(put(space, "k", "one"), BlobSpace::Put::present);
+  EXPECT_EQ(space.get("k"), "one");
+  EXPECT_EQ(put(space, "k", "two"), BlobSpace::Put::stored) << "another content replaces it";
+  Service other(options());
+  EXPECT_EQ(other.blobs().open({"triton", "v1"}).get("k"), "two");
+  EXPECT_EQ(other.blobs().open({"triton", "v2"}).get("k"), std::nullopt) << "another compatibility";
+  EXPECT_EQ(other.blobs().open({"inductor", "v1"}).get("k"), std::nullopt) << "another space";
+  EXPECT_EQ(&service.blobs().open({"triton", "v1"}), &space);
+}
+
+TEST_F(BlobSpaceTest, ALayerIsAskedFirstAndIsNeverWritten) {
+  {
+    Service writer(options("layer"));
+    put(writer.blobs().open({"s", ""}), "k", "of the layer");
+  }
+  Options with = options();
+  with.cache_layers = tree_.at("layer");
+  Service service(with);
+  BlobSpace& space = service.blobs().open({"s", ""});
+  EXPECT_EQ(space.get("k"), "of the layer");
+  put(space, "own", "x");
+  const auto listed = space.list();
+  ASSERT_EQ(listed.size(), 2u);
+  EXPECT_NE(listed[0].directory, listed[1].directory);
+  EXPECT_FALSE(space.erase("k")) << "it is not in the writable store";
+  EXPECT_TRUE(space.erase("own"));
+  EXPECT_EQ(space.get("own"), std::nullopt);
+}
+
+TEST_F(BlobSpaceTest, ALargeBlobIsWholeOrAbsent) {
+  Service service(options());
+  BlobSpace& space = service.blobs().open({"s", ""});
+  const std::string content = noise(cache::kBlobPart + 12345);
+  ASSERT_EQ(put(space, "k", content), BlobSpace::Put::stored);
+  EXPECT_TRUE(space.get("k") == content);
+  ASSERT_EQ(space.list().size(), 1u) << "parts are not listed";
+  EXPECT_EQ(space.list()[0].size, content.size());
+  const Key part =
+      cache::blob_part_key({"s", "", "k"},
+                           cache::decode_blob(service.state()
+                                                  .stores.writable()
+                                                  ->peek_text(cache::blob_key({"s", "", "k"}).key, soon())
+                                                  ->facts)
+                               .content,
+                           1)
+          .key;
+  ASSERT_EQ(service.state().stores.writable()->trim({part, part}, 0, soon()), 1u);
+  EXPECT_EQ(space.get("k"), std::nullopt) << "a part was evicted";
+  ASSERT_EQ(put(space, "k", content), BlobSpace::Put::stored) << "the part is written again";
+  EXPECT_TRUE(space.get("k") == content);
+  EXPECT_TRUE(space.erase("k"));
+  EXPECT_EQ(service.state().stores.writable()->stats().entries, 0u) << "its parts go with it";
+}
+
+TEST_F(BlobSpaceTest, ADamagedBlobIsAMissAndIsPutAgain) {
+  const std::string noisy = noise(5000);
+  {
+    Service service(options());
+    put(service.blobs().open({"s", ""}), "k", noisy);
+  }
+  const std::string file = tree_.at("cache") + "/v1/data.mdb";
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const std::size_t at = bytes.find(noisy.substr(0, 64));
+  ASSERT_NE(at, std::string::npos);
+  {
+    std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
+    out.seekp(static_cast<std::streamoff>(at + 10));
+    out.put('!');
+  }
+  Service service(options());
+  BlobSpace& space = service.blobs().open({"s", ""});
+  EXPECT_EQ(space.get("k"), std::nullopt);
+  EXPECT_EQ(space.counts().damaged.load(), 1u);
+  EXPECT_EQ(put(space, "k", noisy), BlobSpace::Put::stored);
+  EXPECT_EQ(space.get("k"), noisy);
+}
+
+TEST_F(BlobSpaceTest, OneProcessMakesABlobAndTheOthersWaitForIt) {
+  { Service service(options()); }
+  std::vector<pid_t> children;
+  for (int i = 0; i < 6; ++i)
+    children.push_back(child([&] {
+      Service service(options());
+      BlobSpace& space = service.blobs().open({"s", ""});
+      BlobSpace::Leased got = space.lease("k", soon());
+      if (got.found) return *got.found == "made";
+      if (!got.lease) return false;
+      const int log = ::open((tree_.at("made")).c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+      if (::write(log, "x", 1) != 1) return false;
+      std::this_thread::sleep_for(50ms);
+      std::string why;
+      return space.put("k", "made", std::move(got.lease), why) == BlobSpace::Put::stored;
+    }));
+  for (const pid_t pid : children) EXPECT_TRUE(succeeded(pid));
+  std::ifstream in(tree_.at("made"));
+  const std::string made((std::istreambuf_iterator<char>(in)), {});
+  EXPECT_EQ(made, "x");
+}
+
+TEST_F(BlobSpaceTest, AKilledMakersLeaseIsFreeAtOnce) {
+  { Service service(options()); }
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t maker = child([&] {
+    Service service(options());
+    const auto got = service.blobs().open({"s", ""}).lease("k", soon());
+    if (::write(ready[1], got.lease ? "y" : "n", 1) != 1) return false;
+    ::pause();
+    return false;
+  });
+  char held = 0;
+  ASSERT_EQ(::read(ready[0], &held, 1), 1);
+  ASSERT_EQ(held, 'y');
+  Service service(options());
+  BlobSpace& space = service.blobs().open({"s", ""});
+  const auto timed_out = space.lease("k", base::Deadline::after(30ms));
+  EXPECT_FALSE(timed_out.found || timed_out.lease) << "make it without a lease";
+  EXPECT_EQ(space.counts().wait_timeouts.load(), 1u);
+  ::kill(maker, SIGKILL);
+  ::waitpid(maker, nullptr, 0);
+  EXPECT_TRUE(space.lease("k", soon()).lease);
+  ::close(ready[0]), ::close(ready[1]);
+}
+
+TEST_F(BlobSpaceTest, AThreadDoesNotWaitForItsOwnLease) {
+  Service service(options());
+  BlobSpace& space = service.blobs().open({"s", ""});
+  auto first = space.lease("k", soon());
+  ASSERT_TRUE(first.lease);
+  const auto again = space.lease("k", base::Deadline::never());
+  EXPECT_FALSE(again.found || again.lease);
+  BlobSpace::Leased of_other;
+  std::thread waiting([&] { of_other = space.lease("k", soon()); });
+  std::string why;
+  space.put("k", "made", std::move(first.lease), why);
+  waiting.join();
+  EXPECT_EQ(of_other.found, "made");
+}
+
+TEST_F(BlobSpaceTest, ALeaseThatEndsWithoutABlobIsTheNextCallers) {
+  Service service(options());
+  BlobSpace& space = service.blobs().open({"s", ""});
+  ASSERT_TRUE(space.lease("k", soon()).lease) << "and ends here";
+  EXPECT_TRUE(space.lease("k", soon()).lease);
+}
+
+TEST_F(BlobSpaceTest, ASpaceKeepsWithinItsBudgetAndLeavesOthersAlone) {
+  Service service(options());
+  BlobSpace& kept = service.blobs().open({"kept", ""});
+  BlobSpace& space = service.blobs().open({"s", "", 1 << 20});
+  std::string content = noise(64 << 10);
+  put(kept, "k", content);
+  for (int i = 0; i < 64; ++i) {
+    content[0] = static_cast<char>(i);
+    ASSERT_EQ(put(space, std::to_string(i), content), BlobSpace::Put::stored);
+  }
+  std::uint64_t bytes = 0;
+  for (const auto& listed : space.list()) bytes += listed.stored_bytes;
+  EXPECT_LE(bytes, 1u << 20);
+  EXPECT_GE(bytes, 1u << 19);
+  EXPECT_GT(space.counts().evictions.load(), 0u);
+  EXPECT_TRUE(space.get("63")) << "the youngest stay";
+  EXPECT_FALSE(space.get("0"));
+  EXPECT_TRUE(kept.get("k"));
+}
+
+TEST_F(BlobSpaceTest, AMissAfterTheSealIsCountedNamedAndMayBeRefused) {
+  Options sealed = options();
+  sealed.mode = Mode::sealed;
+  Service service(sealed);
+  BlobSpace& counting = service.blobs().open({"s", ""});
+  BlobSpace& refusing = service.blobs().open({"s", "strict", 0, true});
+  put(refusing, "there", "x");
+  service.seal();
+  EXPECT_EQ(counting.get("k"), std::nullopt);
+  EXPECT_EQ(counting.counts().sealed_misses.load(), 1u);
+  ASSERT_FALSE(lines_.empty());
+  EXPECT_NE(lines_.back().find("blob 'k' of space s is in no store"), std::string::npos) << lines_.back();
+  EXPECT_EQ(refusing.get("there"), "x");
+  try {
+    refusing.get("k");
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::not_ready);
+    EXPECT_STREQ(error.what(), "sealed: blob 'k' of space s is in no store; make it before the seal");
+  }
+}
+
+TEST_F(BlobSpaceTest, WithoutAStoreAPutIsSkippedAndSaysWhy) {
+  Service service(options());
+  service.state().stores.use_places({});
+  BlobSpace& space = service.blobs().open({"s", ""});
+  std::string why;
+  EXPECT_EQ(space.put("k", "x", nullptr, why), BlobSpace::Put::skipped);
+  EXPECT_EQ(why, "there is no store that this process may write");
+  EXPECT_EQ(space.get("k"), std::nullopt);
+  EXPECT_FALSE(space.erase("k"));
+}
+
+}  // namespace
+}  // namespace kiln::runtime
