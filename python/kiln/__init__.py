@@ -14,6 +14,7 @@ kiln.ops has the operators of the templates for arrays, and kiln.torch those tha
 import importlib
 
 from ._arrays import DeviceArray
+from ._blobs import Blobs, Lease
 from ._default import service, use_service
 from ._errors import Code, CompileError, DeadlineExceeded, Error, NotReady
 from ._kiln import Image, Kernel, Template, attention_plan, attention_sizes, library_version, process_seal
@@ -24,6 +25,7 @@ __version__ = library_version()
 __all__ = [
     "AttentionPlan",
     "AttentionSizes",
+    "Blobs",
     "CaptureScope",
     "Code",
     "CompileError",
@@ -34,6 +36,7 @@ __all__ = [
     "Image",
     "Kernel",
     "KernelInfo",
+    "Lease",
     "NotReady",
     "Progress",
     "Service",

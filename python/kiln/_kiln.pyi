@@ -8,6 +8,26 @@ from ._values import AttentionPlan, AttentionSizes, KernelInfo
 DEVICE_CURRENT: int
 DEVICE_NONE: int
 
+class Lease:
+    """The right to make a blob, for kiln.Lease."""
+
+    @property
+    def held(self) -> bool:
+        """True until the lease was given to a put, or ended."""
+    def end(self) -> None:
+        """Lets the next caller make the blob."""
+    def __enter__(self) -> Lease: ...
+    def __exit__(self, *args: object) -> None: ...
+
+class Blobs:
+    """The blobs of a space, for kiln.Blobs. Keys and values have the buffer protocol."""
+
+    def get(self, key: Any) -> bytes | None: ...
+    def put(self, key: Any, data: Any, lease: Lease | None = None) -> int: ...
+    def lease(self, key: Any, wait: float) -> tuple[bytes | None, Lease | None]: ...
+    def list(self) -> str: ...
+    def delete(self, key: Any) -> bool: ...
+
 class Image:
     """A compiled image, without a GPU."""
 
@@ -152,6 +172,10 @@ class Service:
         """An operator on a device, as a capsule for Operator."""
     def describe_operators(self, name: str | None) -> str:
         """A JSON array: `operators` in docs/schema/templates.json."""
+    def open_blobs(self, space: str, compatibility: str, budget: int, refuse_when_sealed: bool) -> Blobs:
+        """The blobs of a space, for kiln.Blobs."""
+    def describe_blobs(self) -> str:
+        """A JSON array with the counts of each space."""
     def add_template(self, manifest: str, source: str, reference: str | None = None) -> None:
         """Registers a template from memory: the texts of its manifest, its source and its reference."""
     def add_template_path(self, path: str) -> None:

@@ -3,6 +3,7 @@
 
 #include "arguments.hpp"
 #include "attention.hpp"
+#include "blobs.hpp"
 #include "device_memory.hpp"
 #include "errors.hpp"
 #include "kernel.hpp"
@@ -17,6 +18,7 @@ NB_MODULE(_kiln, m) {
   m.attr("DEVICE_CURRENT") = static_cast<int>(KILN_DEVICE_CURRENT);
   m.attr("DEVICE_NONE") = static_cast<int>(KILN_DEVICE_NONE);
   add_service(m);
+  add_blobs(m);
   add_kernel_types(m);
   add_device_memory(m);
   add_operator_type(m);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "arguments.hpp"
+#include "blobs.hpp"
 #include "holder.hpp"
 #include "kernel.hpp"
 #include "operator_type.hpp"
@@ -157,6 +158,13 @@ class Service {
     return take_text(
         [&](kiln_text* out) { return kiln_service_describe_operators(handle(), c_text(name), out); });
   }
+  nb::object open_blobs(const std::string& space, const std::string& compatibility, std::uint64_t budget,
+                        bool refuse_when_sealed) {
+    return python::open_blobs(holder_, space, compatibility, budget, refuse_when_sealed);
+  }
+  std::string describe_blobs() {
+    return take_text([&](kiln_text* out) { return kiln_service_describe_blobs(handle(), out); });
+  }
   void add_template(const std::string& manifest, const std::string& source, const Text& reference) {
     call(holder_, [&] {
       return kiln_service_add_template(handle(), manifest.c_str(), source.c_str(), c_text(reference));
@@ -289,6 +297,9 @@ void add_service(nb::module_& m) {
       .def("open", &Service::open, "name"_a, "device"_a, "arch"_a.none())
       .def("open_operator", &Service::open_operator, "name"_a, "device"_a, "arch"_a.none())
       .def("describe_operators", &Service::describe_operators, "name"_a.none())
+      .def("open_blobs", &Service::open_blobs, "space"_a, "compatibility"_a, "budget"_a,
+           "refuse_when_sealed"_a)
+      .def("describe_blobs", &Service::describe_blobs)
       .def("add_template_path", &Service::add_template_path, "path"_a)
       .def("add_template", &Service::add_template, "manifest"_a, "source"_a, "reference"_a = nb::none())
       .def("begin", &Service::prepare, "plan"_a.none(), "file"_a.none(), "until_image"_a, "device"_a,

@@ -1,0 +1,82 @@
+"""Files with names as one blob. The format holds bytes and nothing that runs: no pickle, no paths."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pathlib
+import shutil
+import struct
+import tempfile
+from collections.abc import Mapping
+
+MAGIC = b"kilnfile"
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """MAGIC, u32 number of files, then of each: u32 bytes of its name, u64 bytes of its content, both."""
+    out = [MAGIC, struct.pack("<I", len(files))]
+    for name, content in files.items():
+        raw = name.encode()
+        out += [struct.pack("<IQ", len(raw), len(content)), raw, content]
+    return b"".join(out)
+
+
+def unpack(data: bytes) -> dict[str, bytes] | None:
+    """The files of a blob; None for other bytes, and for names that are no plain names."""
+    if data[:8] != MAGIC or len(data) < 12:
+        return None
+    count, at, out = struct.unpack_from("<I", data, 8)[0], 12, {}
+    for _ in range(count):
+        if len(data) - at < 12:
+            return None
+        name_size, size = struct.unpack_from("<IQ", data, at)
+        at += 12
+        if len(data) - at < name_size + size:
+            return None
+        try:
+            name = data[at : at + name_size].decode()
+        except UnicodeDecodeError:
+            return None
+        if not is_plain(name):
+            return None
+        out[name] = data[at + name_size : at + name_size + size]
+        at += name_size + size
+    return out if at == len(data) else None
+
+
+def is_plain(name: str) -> bool:
+    """True for the name of a file in a directory: no separator, and not "." or ".."."""
+    return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
+
+
+class PrivateDirectory:
+    """A directory of this process alone (0700), removed when the process ends. A forked child makes its own."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix, self._made = prefix, (0, pathlib.Path())
+
+    def path(self) -> pathlib.Path:
+        if self._made[0] != os.getpid():
+            self._made = (os.getpid(), pathlib.Path(tempfile.mkdtemp(prefix=self._prefix)))
+            atexit.register(self._remove, *self._made)
+        return self._made[1]
+
+    def write(self, folder: str, files: Mapping[str, bytes]) -> dict[str, str]:
+        """Writes files that other threads may write, too. Returns their paths."""
+        place = self.path() / folder
+        place.mkdir(exist_ok=True)
+        out = {}
+        for name, content in files.items():
+            path = place / name
+            handle, new = tempfile.mkstemp(dir=place)
+            with open(handle, "wb") as file:
+                file.write(content)
+            os.replace(new, path)
+            out[name] = str(path)
+        return out
+
+    @staticmethod
+    def _remove(process: int, path: pathlib.Path) -> None:
+        if process == os.getpid():
+            shutil.rmtree(path, ignore_errors=True)

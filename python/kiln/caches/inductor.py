@@ -1,0 +1,138 @@
+"""The caches of torch.compile in kiln's store.
+
+    import kiln.caches.inductor
+    kiln.caches.inductor.apply()       # before the first torch.compile
+
+Inductor's remote caches (FX graphs, AOTAutograd, autotuning, bundled autotuning, Dynamo's profile) then are blobs of
+space "inductor", and Triton's cache is kiln.caches.triton. So torch.compile starts from kiln's store alone; its local
+directories may be empty. undo() restores what was set before.
+
+The values hold pickles. kiln gives only what this user's store, a layer's owner or a signature of the tier vouches for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import torch
+from torch._inductor import remote_cache
+
+from .._blobs import Blobs, Lease
+from . import _settings
+
+# Names of cache classes, and the switch of each: a module of settings and the name in it.
+_CACHES = {
+    "RemoteFxGraphCache": ("torch._inductor.config", "fx_graph_remote_cache"),
+    "RemoteAOTAutogradCache": ("torch._functorch.config", "enable_remote_autograd_cache"),
+    "RemoteAutotuneCache": ("torch._inductor.config", "autotune_remote_cache"),
+    "RemoteBundledAutotuneCache": ("torch._inductor.config", "bundled_autotune_remote_cache"),
+    "RemoteDynamoPGOCache": ("torch._dynamo.config", "automatic_dynamic_remote_pgo"),
+}
+_MANAGER = "kiln.caches.triton:CacheManager"
+_before: dict[str, Any] = {}
+
+
+def _blobs() -> Blobs:
+    return _settings.blobs("inductor", f"torch {torch.__version__}, {_settings.machine()}")
+
+
+class Backend(remote_cache.RemoteCacheBackend[bytes]):
+    """A backend of torch's remote caches. A fault of a store is a miss.
+
+    One process of a host compiles an FX graph, and others wait for it. torch does not say when a compile fails, so the
+    lease of a graph also ends by itself after KILN_CACHES_WAIT.
+    """
+
+    def _get(self, key: str) -> bytes | None:
+        if "fx-graph" not in key:
+            return _blobs().get(key)
+        lease = _blobs().lease(key, _settings.wait())
+        if lease.data is None and lease.held:
+            timer = threading.Timer(_settings.wait(), _end, (key,))
+            timer.daemon = True
+            with _lock:
+                _leases[key] = (lease, timer)
+            timer.start()
+        return lease.data
+
+    def _put(self, key: str, data: bytes) -> None:
+        with _lock:
+            lease, timer = _leases.pop(key, (None, None))
+        if timer is not None:
+            timer.cancel()
+        _blobs().put(key, data, lease=lease)
+
+
+_lock = threading.Lock()
+_leases: dict[str, tuple[Lease, threading.Timer]] = {}  # of graphs that this process is compiling
+
+
+def _end(key: str) -> None:
+    with _lock:
+        lease, _ = _leases.pop(key, (None, None))
+    if lease is not None:
+        lease.end()
+
+
+def apply(*, triton: bool = True, autotune: bool | None = None) -> None:
+    """Puts the caches of torch.compile into kiln's store, for this process and the processes that it starts.
+
+    `triton`: Triton's cache, too. `autotune`: the bundled autotuning cache, which works on GPUs alone; None: where there
+    is one. Calling it again changes nothing.
+    """
+    if _before:
+        return
+    if autotune is None:
+        autotune = torch.cuda.is_available()
+    for name, (module, switch) in _CACHES.items():
+        cache = getattr(remote_cache, name, None)
+        settings = _module(module)
+        if cache is None or not hasattr(settings, switch):
+            continue  # this version of torch has no such cache
+        if not autotune and "Autotune" in name:
+            continue
+        _before[name] = (cache.backend_override_cls, getattr(settings, switch))
+        cache.backend_override_cls = Backend
+        setattr(settings, switch, True)
+    if triton and not os.environ.get("TRITON_CACHE_MANAGER"):
+        _before["triton"] = True
+        os.environ["TRITON_CACHE_MANAGER"] = _MANAGER
+    _before.setdefault("applied", True)
+
+
+def undo() -> None:
+    """Restores what apply() changed."""
+    for name, value in _before.items():
+        if name in _CACHES:
+            module, switch = _CACHES[name]
+            getattr(remote_cache, name).backend_override_cls = value[0]
+            setattr(_module(module), switch, value[1])
+    if _before.get("triton") and os.environ.get("TRITON_CACHE_MANAGER") == _MANAGER:
+        del os.environ["TRITON_CACHE_MANAGER"]
+    _before.clear()
+
+
+def save_artifacts(name: str) -> bool:
+    """Stores torch.compiler.save_cache_artifacts() as a blob of this name. False when there is nothing to save."""
+    saved = torch.compiler.save_cache_artifacts()
+    if saved is None:
+        return False
+    return _blobs().put(f"artifacts/{name}", saved[0]) != "skipped"
+
+
+def load_artifacts(name: str) -> bool:
+    """Loads the artifacts of this name into torch's local caches. False when they are not there."""
+    data = _blobs().get(f"artifacts/{name}")
+    if data is None:
+        return False
+    torch.compiler.load_cache_artifacts(data)
+    return True
+
+
+def _module(name: str) -> Any:
+    out: Any = torch
+    for part in name.split(".")[1:]:
+        out = getattr(out, part)
+    return out

@@ -1,0 +1,132 @@
+"""kiln.Blobs and the formats of kiln.caches that need no other JIT compiler."""
+
+import json
+import os
+import subprocess
+import sys
+
+import kiln
+import pytest
+from kiln.caches import _files
+
+
+@pytest.fixture
+def service(tmp_path):
+    with kiln.Service(cache_dir=tmp_path / "cache", hermetic=True) as service:
+        yield service
+
+
+def test_keys_and_values_are_bytes(service):
+    blobs = kiln.Blobs(service, "triton", "v1")
+    assert blobs.get("k") is None
+    assert blobs.put("k", b"a\0b") == "stored"
+    assert blobs.put(b"k", bytearray(b"a\0b")) == "present"
+    assert blobs.get("k") == b"a\0b"
+    assert blobs.put(b"\xff\0", memoryview(b"")) == "stored"
+    assert blobs.get(b"\xff\0") == b""
+    assert kiln.Blobs(service, "triton", "v2").get("k") is None
+    with pytest.raises(kiln.Error, match=r"space 'a b' of blobs must have 1 to 64 characters of a-z 0-9 _ - \."):
+        kiln.Blobs(service, "a b")
+    with pytest.raises(kiln.Error, match="the key of a blob of space triton has 70000 bytes; at most 65536"):
+        blobs.get("k" * 70000)
+    with pytest.raises(TypeError):
+        blobs.put("k", "text")
+
+
+def test_a_blob_is_listed_counted_and_deleted(service):
+    blobs = kiln.Blobs(service, "s")
+    blobs.put("k", b"x" * 1000)
+    blobs.get("k")
+    (item,) = blobs.list()
+    assert (item["key"], item["size"], item["compatibility"]) == ("k", 1000, "")
+    counts = blobs.counts()
+    assert (counts["hits"], counts["puts"], counts["misses"]) == (1, 1, 0)
+    assert blobs.delete("k") and not blobs.delete("k")
+    assert blobs.list() == []
+
+
+def test_a_lease_is_a_context(service):
+    blobs = kiln.Blobs(service, "s")
+    with blobs.lease("k") as lease:
+        assert lease.data is None and lease.held
+        assert lease.put(b"made") == "stored"
+        assert not lease.held
+    with blobs.lease("k") as lease:
+        assert lease.data == b"made" and not lease.held
+    with blobs.lease("other") as lease:
+        assert lease.held
+    assert blobs.lease("other", 0).held, "a lease that ended without a blob is free"
+
+
+def test_processes_share_one_store_and_one_maker(service, tmp_path):
+    program = f"""
+import kiln, os, sys, time
+blobs = kiln.Blobs(kiln.Service(cache_dir={str(tmp_path / "cache")!r}, hermetic=True), "s")
+with blobs.lease("k") as lease:
+    if lease.data is None:
+        os.write(os.open({str(tmp_path / "made")!r}, os.O_CREAT | os.O_WRONLY | os.O_APPEND), b"x")
+        time.sleep(0.1)
+        lease.put(b"made")
+print(lease.data)
+"""
+    processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [p.communicate()[0] for p in processes] == ["b'made'\n"] * 4
+    assert (tmp_path / "made").read_text() == "x"
+
+
+def test_a_closed_service_refuses(tmp_path):
+    service = kiln.Service(cache_dir=tmp_path, hermetic=True)
+    blobs = kiln.Blobs(service, "s")
+    lease = blobs.lease("k")
+    service.close()
+    lease.end()
+    with pytest.raises(kiln.Error, match="this kiln.Service was closed"):
+        blobs.get("k")
+
+
+def test_a_missing_blob_is_refused_where_the_space_says_so(tmp_path):
+    with kiln.Service(cache_dir=tmp_path, hermetic=True, mode="sealed") as service:
+        blobs = kiln.Blobs(service, "s", refuse_when_sealed=True)
+        service.seal()
+        with pytest.raises(kiln.NotReady, match="sealed: blob 'k' of space s is in no store"):
+            blobs.get("k")
+
+
+@pytest.mark.parametrize("files", [{}, {"a.json": b"{}"}, {"a": b"", "b.cubin": bytes(range(256))}])
+def test_files_are_packed_and_unpacked(files):
+    assert _files.unpack(_files.pack(files)) == files
+
+
+def test_damaged_and_hostile_files_are_none():
+    good = _files.pack({"a": b"content", "b": b"x"})
+    assert all(_files.unpack(good[:size]) is None for size in range(len(good)))
+    assert _files.unpack(good + b"x") is None
+    for name in ("../a", "/etc/passwd", "a/b", ".", "..", "", "a\0b"):
+        assert _files.unpack(_files.pack({name: b"x"})) is None, name
+
+
+def test_a_private_directory_is_its_process_own(tmp_path, monkeypatch):
+    program = """
+import os, sys
+from kiln.caches import _files
+place = _files.PrivateDirectory("kiln-test-")
+first = place.write("k", {"a": b"1"})["a"]
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, place.write("k", {"a": b"2"})["a"].encode())
+    os._exit(0)
+os.wait()
+child = os.read(read, 4096).decode()
+print(first != child, open(first).read(), oct(os.stat(place.path()).st_mode & 0o777))
+print(place.path())
+"""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "True 1 0o700"
+    assert not os.path.exists(lines[1]), "it is removed when the process ends"
+
+
+def test_the_description_of_blobs_is_json(service):
+    kiln.Blobs(service, "a"), kiln.Blobs(service, "b", "v")
+    assert [(item["space"], item["compatibility"]) for item in json.loads(service.describe_blobs())] == [("a", ""), ("b", "v")]

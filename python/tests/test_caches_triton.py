@@ -1,0 +1,121 @@
+"""kiln.caches.triton behind the released Triton, which compiles for sm_90 without a GPU."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton")
+
+PROGRAM = '''
+import json, os, sys
+import triton, triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+@triton.jit
+def add(x, y, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+def compiled(block):
+    types = {"x": "*fp32", "y": "*fp32", "o": "*fp32", "n": "i32", "B": "constexpr"}
+    return triton.compile(ASTSource(add, signature=types, constexprs={(4,): block}), target=GPUTarget("cuda", 90, 32))
+
+import hashlib
+cubin = hashlib.sha256(compiled(128).asm["cubin"]).hexdigest()
+import kiln.caches.triton
+print(json.dumps({"cubin": cubin} | kiln.caches.triton._blobs().counts()))
+'''
+MANAGER = "kiln.caches.triton:CacheManager"
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    def start(**more):
+        environment = os.environ | {
+            "KILN_CACHE_DIR": str(tmp_path / "cache"),
+            "TRITON_CACHE_DIR": str(tmp_path / "triton"),
+            "TRITON_CACHE_MANAGER": MANAGER,
+        }
+        return subprocess.Popen(
+            [sys.executable, tmp_path / "program.py"], env=environment | more, stdout=subprocess.PIPE, text=True
+        )
+
+    def finish(*processes):
+        out = [json.loads(p.communicate(timeout=600)[0]) for p in processes]
+        assert all(p.returncode == 0 for p in processes)
+        return out
+
+    run.start, run.finish = start, finish
+    return run
+
+
+def test_a_second_process_compiles_nothing(run, tmp_path):
+    (first,) = run.finish(run.start())
+    (second,) = run.finish(run.start())
+    assert (first["puts"], first["hits"]) == (1, 0)
+    assert (second["puts"], second["hits"], second["misses"]) == (0, 1, 0)
+    assert first["cubin"] == second["cubin"]
+    assert not (tmp_path / "triton").exists(), "Triton's own directory has nothing"
+
+
+def test_one_process_compiles_a_kernel_and_the_others_wait(run):
+    done = run.finish(*[run.start() for _ in range(3)])
+    assert sum(each["puts"] for each in done) == 1
+    assert len({each["cubin"] for each in done}) == 1
+
+
+def test_as_a_remote_backend_a_group_is_whole_or_absent(run, tmp_path):
+    remote = {
+        "TRITON_CACHE_MANAGER": "triton.runtime.cache:RemoteCacheManager",
+        "TRITON_REMOTE_CACHE_BACKEND": "kiln.caches.triton:RemoteCacheBackend",
+    }
+    (first,) = run.finish(run.start(**remote))
+    assert first["puts"] > 1
+    (second,) = run.finish(run.start(**remote, TRITON_CACHE_DIR=str(tmp_path / "fresh")))
+    assert second["puts"] == 0 and second["cubin"] == first["cubin"]
+
+
+def test_text_modules_and_single_files(tmp_path, monkeypatch):
+    import kiln
+    from kiln.caches import triton as caches
+
+    class Module:
+        def __str__(self):
+            return "module {}"
+
+    with kiln.Service(cache_dir=tmp_path, hermetic=True) as service:
+        monkeypatch.setattr(caches, "_blobs", lambda: kiln.Blobs(service, "triton"))
+        manager = caches.CacheManager("KEY")
+        assert pathlib.Path(manager.put(Module(), "a.ttir")).read_text() == "module {}"
+        assert kiln.Blobs(service, "triton").list() == [], "a stage waits for its group"
+        assert manager.get_file("tool.so") is None
+        manager.put(b"\x7fELF", "tool.so")
+        path = caches.CacheManager("OTHER").put(b"1", "f.autotune.json")
+        assert pathlib.Path(path).read_bytes() == b"1"
+        with pytest.raises(ValueError, match="is no plain name"):
+            manager.put(b"x", "../x")
+        monkeypatch.setattr(caches, "_directory", caches._files.PrivateDirectory("kiln-triton-test-"))
+        again = caches.CacheManager("KEY")
+        assert pathlib.Path(again.get_file("tool.so")).read_bytes() == b"\x7fELF"
+        assert again.get_file("a.ttir") is None
+        assert again.get_group("a.json") is None
+        service.seal()
+
+
+def test_a_group_with_hostile_names_is_a_miss(tmp_path, monkeypatch):
+    import kiln
+    from kiln.caches import _files
+    from kiln.caches import triton as caches
+
+    with kiln.Service(cache_dir=tmp_path / "cache", hermetic=True) as service:
+        blobs = kiln.Blobs(service, "triton")
+        monkeypatch.setattr(caches, "_blobs", lambda: blobs)
+        blobs.put("KEY/a.json/", _files.pack({"../../outside": b"x"}))
+        assert caches.CacheManager("KEY").get_group("a.json") is None
