@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "base/wire.hpp"
+#include "cache/blob/blob.hpp"
 #include "tools/kiln/bundle/input.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
@@ -58,6 +59,8 @@ Next entries_of_bundle(const std::string& path) {
 Next entries_of_store(const std::shared_ptr<BundleStores>& stores) {
   const auto keys = std::make_shared<std::vector<Key>>(
       stores->keys([](const std::string&, const std::string&) { return true; }));
+  for (const Key& key : stores->blobs()) keys->push_back(key);
+  std::sort(keys->begin(), keys->end());
   const auto at = std::make_shared<std::size_t>(0);
   return [stores, keys, at]() -> std::optional<cache::Record> {
     while (*at < keys->size())
@@ -77,6 +80,10 @@ std::string label_of(const cache::Record& entry) {
   try {
     if (compile::is_choice(entry.facts))
       return trust::printable("tuned choice of " + compile::decode_choice(entry.facts).label());
+    if (cache::is_blob(entry.facts)) {
+      const cache::BlobFacts blob = cache::decode_blob(entry.facts);
+      return trust::printable("blob " + blob.key + " of space " + blob.space);
+    }
     const compile::Facts facts = compile::decode_facts(entry.facts);
     return trust::printable(facts.specialization().to_string() + ' ' + facts.arch);
   } catch (const base::Malformed&) {
@@ -101,8 +108,9 @@ struct Differences {
   }
 };
 
+/// `b_is_store`: its blobs are compared, and not listed where `a` has none of their key.
 /// REQUIRES: both sides ascend by key.
-Differences compare(const Next& next_a, const Next& next_b) {
+Differences compare(const Next& next_a, const Next& next_b, bool b_is_store) {
   Differences out;
   auto a = next_a(), b = next_b();
   while (a || b) {
@@ -111,7 +119,8 @@ Differences compare(const Next& next_a, const Next& next_b) {
       out.all.push_back({Difference::Kind::only_a, a->key, label_of(*a)});
       a = next_a();
     } else if (!a || b->key < a->key) {
-      out.all.push_back({Difference::Kind::only_b, b->key, label_of(*b)});
+      if (!b_is_store || !cache::is_blob(b->facts))
+        out.all.push_back({Difference::Kind::only_b, b->key, label_of(*b)});
       b = next_b();
     } else {
       auto unequal = unequal_parts(*a, *b);
@@ -160,7 +169,8 @@ int diff(const Context& context, const DiffArguments& arguments) try {
   const Next a = entries_of_bundle(arguments.a);
   std::shared_ptr<BundleStores> stores;
   if (arguments.store) stores = std::make_shared<BundleStores>(context.config());
-  const Differences found = compare(a, stores ? entries_of_store(stores) : entries_of_bundle(arguments.b));
+  const Differences found =
+      compare(a, stores ? entries_of_store(stores) : entries_of_bundle(arguments.b), arguments.store);
   using Kind = Difference::Kind;
   if (context.json) {
     print_json({{"schema", context.schema()},

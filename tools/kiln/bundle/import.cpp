@@ -115,6 +115,10 @@ void read_into(Batch& batch, OpenBundle& bundle, Imported& out, Progress* progre
       ++out.other_version;
       continue;
     }
+    if (checked.blob && bundle.signature().checked != SignatureState::Checked::verified)
+      throw bundle::Refused("the bundle has " + checked.label() +
+                            ". Blobs may be code that runs on this machine, so they are imported only with a "
+                            "verified signature; give --require-signature KEY");
     batch.add(as_stored(std::move(*entry), std::move(checked), std::time(nullptr)));
   }
 }
@@ -236,7 +240,8 @@ void add_bundle_import(Command bundle, Context& context) {
       "agree with it, and sizes must be within bounds. A second import of the same bundle stores nothing.\n"
       "Entries that were imported before damage was found, or before Ctrl-C, are complete and stay.\n"
       "With --require-signature, nothing is imported before the signature of the whole file is verified;\n"
-      "without it, anybody who can write the file decides what runs on the GPU.\n"
+      "without it, anybody who can write the file decides what runs on the GPU. Blobs of other JIT "
+      "compilers\nmay be code for this machine, and are never imported without it.\n"
       "Exit status: 0 all there, 1 failed, 2 usage, 3 some are of another version, were evicted,\n"
       "or are there already with another image, 4 damaged or a bad signature, 130 interrupted.");
 }

@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "base/wire.hpp"
+#include "cache/blob/blob.hpp"
 #include "cache/place/directory.hpp"
 #include "runtime/state/places.hpp"
 #include "tools/kiln/cli/errors.hpp"
@@ -95,6 +96,14 @@ class Pull {
                arguments_.selection.templates.end();
   }
 
+  /// REQUIRES: the record was checked.
+  bool wants(const cache::Record& record) const {
+    const SelectionFlags& selected = arguments_.selection;
+    if (cache::is_blob(record.facts)) return selected.all_jits;
+    const bool kernels = selected.all || !selected.plans.empty() || !selected.templates.empty();
+    return kernels && (selected.templates.empty() || wants(template_of(record)));
+  }
+
   void fetch(const std::vector<One>& batch) {
     if (batch.empty()) return;
     std::vector<fleet::Asked> asked;
@@ -116,7 +125,7 @@ class Pull {
         ++out_.other_version, base::debug("entry " + short_name(record.key) + ": " + why);
         continue;
       }
-      if (!arguments_.selection.templates.empty() && !wants(template_of(record))) {
+      if (!wants(record)) {
         --out_.wanted;
         continue;
       }
@@ -148,9 +157,13 @@ class Pull {
 };
 
 int pull(Context& context, const PullArguments& arguments) {
-  const auto& [plans, templates, device, all] = arguments.selection;
-  if (plans.empty() && templates.empty() && !all)
-    throw Error(Errc::invalid_argument, "no entries are selected; give plans or traces, -t NAME, or --all");
+  const auto& [plans, templates, device, all, all_jits] = arguments.selection;
+  if (plans.empty() && templates.empty() && !all && !all_jits)
+    throw Error(Errc::invalid_argument,
+                "no entries are selected; give plans or traces, -t NAME, --all, or --all-jits");
+  if (all_jits && !plans.empty())
+    throw Error(Errc::invalid_argument,
+                "--all-jits walks over all entries of the tier: it cannot be combined with a plan");
   if (all && (!plans.empty() || !templates.empty()))
     throw Error(Errc::invalid_argument, "--all takes all entries: it cannot be combined with a plan or -t");
   const PoliteInterrupt interrupt;

@@ -135,8 +135,8 @@ int list(const Context& context, LsArguments arguments) {
   const StoreView view = view_store(config);
   std::vector<StoredEntry> entries;
   std::vector<std::string> damaged;
-  std::uint64_t choices = 0;
-  if (view.store) entries = read_entries(*view.store, &damaged, &choices);
+  OtherRecords others;
+  if (view.store) entries = read_entries(*view.store, &damaged, &others);
   const std::string& wanted = arguments.request.template_name;
   if (!wanted.empty() && damaged.empty()) check_template(wanted, entries, config);
   const Listing listing = choose(entries, arguments.request);
@@ -147,9 +147,12 @@ int list(const Context& context, LsArguments arguments) {
     print_json(out);
     return exit_of(damaged);
   }
-  if (entries.empty() && damaged.empty() && choices > 0) {
-    print_paragraph("No kernel is cached in " + view.directory + " yet, only " +
-                    counted(choices, "tuned choice") + " (see 'kiln tune --list').");
+  if (entries.empty() && damaged.empty() && others.choices + others.blobs > 0) {
+    print_paragraph(
+        "No kernel is cached in " + view.directory + " yet, only " +
+        (others.choices ? counted(others.choices, "tuned choice") + " (see 'kiln tune --list')" : "") +
+        (others.choices && others.blobs ? " and " : "") +
+        (others.blobs ? counted(others.blobs, "record") + " of other JIT compilers" : "") + '.');
     return kDone;
   }
   if (entries.empty() && damaged.empty()) {

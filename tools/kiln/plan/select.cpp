@@ -62,24 +62,29 @@ void add_selection_options(Command sub, SelectionFlags& flags) {
   sub.option("-t,--template", flags.templates, "Only entries of this template; may be repeated")
       .type_name("NAME")
       .allow_extra_args(false);
-  sub.flag("--all", flags.all, "All entries");
+  sub.flag("--all", flags.all, "All entries of kernels");
+  sub.flag("--all-jits", flags.all_jits, "Also the blobs of other JIT compilers, of every space");
   add_device_option(sub, flags.device);
 }
 
-Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores,
+namespace {
+
+Selection select_kernels(Context& context, const SelectionFlags& flags, BundleStores& stores,
                          const std::set<Key>& removed) {
   const bool by_arch = !context.arch.empty();
   if (flags.all && (!flags.plans.empty() || !flags.templates.empty() || by_arch))
     throw Error(Errc::invalid_argument,
                 "--all takes all entries: it cannot be combined with a plan, -t or --arch");
-  if (!flags.all && flags.plans.empty() && flags.templates.empty() && !by_arch)
+  const bool kernels = flags.all || !flags.plans.empty() || !flags.templates.empty() || by_arch;
+  if (!kernels && !flags.all_jits)
     throw Error(Errc::invalid_argument,
-                "no entries are selected; give plans or traces, -t NAME, --arch ARCH, or --all");
+                "no entries are selected; give plans or traces, -t NAME, --arch ARCH, --all, or --all-jits");
   if (flags.plans.empty() && !flags.device.empty())
     throw Error(
         Errc::invalid_argument,
         "--device resolves the rows of a plan, and no plan was given; without one, the tuned choices of all "
         "devices are taken");
+  if (!kernels) return {};
   if (!flags.plans.empty()) return of_plan(context, flags, stores, removed);
   std::vector<std::string> archs;
   if (by_arch)
@@ -89,6 +94,18 @@ Selection select_entries(Context& context, const SelectionFlags& flags, BundleSt
     return (flags.templates.empty() || contains(flags.templates, name)) &&
            (archs.empty() || contains(archs, arch));
   });
+  return out;
+}
+
+}  // namespace
+
+Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores,
+                         const std::set<Key>& removed) {
+  Selection out = select_kernels(context, flags, stores, removed);
+  if (!flags.all_jits) return out;
+  for (const Key& key : stores.blobs())
+    if (!removed.contains(key)) out.keys.push_back(key);
+  std::sort(out.keys.begin(), out.keys.end());
   return out;
 }
 

@@ -15,9 +15,10 @@ struct SelectionFlags {
   std::vector<std::string> plans, templates;
   std::string device;  ///< the device whose tuned choices resolve a plan's rows
   bool all = false;
+  bool all_jits = false;  ///< the blobs of other JIT compilers, too
 };
 
-/// Adds PLAN.toml..., -t, --all and --device, the options of every command that selects entries.
+/// Adds PLAN.toml..., -t, --all, --all-jits and --device, the options of every command that selects entries.
 void add_selection_options(Command sub, SelectionFlags& flags);
 
 struct Selection {

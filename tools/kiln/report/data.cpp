@@ -229,18 +229,18 @@ std::unique_ptr<const ReportData> report_data(const runtime::Config& config) {
   const StorePlace place = find_store(config);
   data->directory = place.directory, data->there = place.there;
   data->store.cap_bytes = std::max(config.cache_max_bytes(), cache::kSmallestCap);
-  std::uint64_t choices = 0;  // tuned choices, which are no kernels
+  OtherRecords others;  // they are no kernels
   if (place.there) {
     try {
       const StoreView view = view_store(config);
-      data->entries = read_entries(*view.store, &data->damaged, &choices);
+      data->entries = read_entries(*view.store, &data->damaged, &others);
       data->store = view.store->stats();
     } catch (const cache::Damaged& damage) {
       data->entries.clear();
       data->unreadable = damage.what();
     }
   }
-  const std::uint64_t seen = data->entries.size() + choices + data->damaged.size();
+  const std::uint64_t seen = data->entries.size() + others.choices + others.blobs + data->damaged.size();
   data->other_versions = data->store.entries > seen ? data->store.entries - seen : 0;
   find_varying(*data);
   add_sums(*data);

@@ -40,7 +40,7 @@ StatsReport gather_stats(const runtime::Config& config) {
         out.all.add(one);
         out.entries[unit.assign(e.facts.unit)][arch.assign(e.facts.arch)].add(one);
       },
-      &out.damaged, &out.choices);
+      &out.damaged, &out.others);
   return out;
 }
 

@@ -31,9 +31,9 @@ struct StatsReport {
   cache::StoreStats store;
   StatsSum all;
   std::map<std::string, std::map<std::string, StatsSum, ArchLess>> entries;  ///< by template, then by arch
-  std::uint64_t choices = 0;                                                 ///< tuned choices
-  std::vector<std::uint64_t> lifetime;                                       ///< from read_lifetime
-  std::vector<std::string> damaged;                                          ///< keys
+  OtherRecords others;
+  std::vector<std::uint64_t> lifetime;  ///< from read_lifetime
+  std::vector<std::string> damaged;     ///< keys
 
   std::map<std::string, StatsSum> by_template() const;
   std::map<std::string, StatsSum, ArchLess> by_arch() const;

@@ -103,10 +103,17 @@ void print_contents(const StatsReport& report) {
   print_definition("saves", human_ms(report.all.compile_ms) + " of compile time per full warm start",
                    kIndent);
   if (!report.damaged.empty()) print_definition("damaged", damaged_text(report.damaged), kIndent);
-  if (report.choices > 0)
-    print_definition("tuned", counted(report.choices, "choice") + " of 'kiln tune', included in the entries",
+  if (report.others.choices > 0)
+    print_definition("tuned",
+                     counted(report.others.choices, "choice") + " of 'kiln tune', included in the entries",
                      kIndent);
-  const std::uint64_t known = report.all.entries + report.choices + report.damaged.size();
+  if (report.others.blobs > 0)
+    print_definition("blobs",
+                     counted(report.others.blobs, "record") + " of other JIT compilers, " +
+                         human_bytes(report.others.blob_bytes) + ", included in the entries",
+                     kIndent);
+  const std::uint64_t known =
+      report.all.entries + report.others.choices + report.others.blobs + report.damaged.size();
   if (report.store.entries > known) {
     print_definition("unreadable",
                      counted(report.store.entries - known, "entry", "entries") +
@@ -174,7 +181,9 @@ int show_stats(const Context& context, const Arguments& arguments) {
     Json out({{"schema", context.schema()},
               {"directory", report.view.directory},
               {"entries", report.store.entries},
-              {"choices", report.choices},
+              {"choices", report.others.choices},
+              {"blobs", report.others.blobs},
+              {"blob_bytes", report.others.blob_bytes},
               {"cubin_bytes", report.all.cubin_bytes},
               {"cap_bytes", report.store.cap_bytes},
               {"live_bytes", report.store.live_bytes},

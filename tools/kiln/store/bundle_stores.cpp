@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/wire.hpp"
+#include "cache/blob/blob.hpp"
 #include "compile/key/tuned_choice.hpp"
 #include "runtime/state/places.hpp"
 #include "tools/kiln/store/bundled_entry.hpp"
@@ -39,6 +40,7 @@ std::vector<Key> BundleStores::keys(const Wanted& wanted) {
     std::uint64_t shown = 0;
     store->list([&](const cache::Entry& entry) {
       ++shown;
+      if (cache::is_blob(entry.facts)) return;
       try {
         if (is_wanted(entry.facts, wanted)) out.insert(entry.key);
       } catch (const base::Malformed&) {
@@ -65,6 +67,15 @@ std::vector<Key> BundleStores::choices(const Wanted& wanted) {
         if (compile::is_choice(entry.facts) && is_wanted(entry.facts, wanted)) out.insert(entry.key);
       } catch (const base::Malformed&) {  // written by another version of kiln
       }
+    });
+  return {out.begin(), out.end()};
+}
+
+std::vector<Key> BundleStores::blobs() {
+  std::set<Key> out;
+  for (const auto& store : stores_)
+    store->list([&](const cache::Entry& entry) {
+      if (cache::is_blob(entry.facts)) out.insert(entry.key);
     });
   return {out.begin(), out.end()};
 }

@@ -27,6 +27,8 @@ class BundleStores {
   std::vector<Key> keys(const Wanted& wanted);
   /// The keys of the wanted tuned choices only.
   std::vector<Key> choices(const Wanted& wanted);
+  /// The keys of all blobs and their parts.
+  std::vector<Key> blobs();
   /// The record in the form that a bundle holds, from the first store that has it undamaged. Stores are asked
   /// in the order of the lookup path. On a miss it gives the reason; a record of another version of kiln
   /// counts as absent.

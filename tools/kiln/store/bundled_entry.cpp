@@ -271,10 +271,33 @@ compile::TunedChoice checked_choice(const cache::Record& entry) {
   return out;
 }
 
+cache::BlobFacts checked_blob(const cache::Record& entry) {
+  cache::BlobFacts out;
+  try {
+    if (!(cache::blob_key_of_text(entry.key_text) == entry.key))
+      refuse(entry, "its key does not match its key text");
+    out = cache::decode_blob(entry.facts);
+    cache::check_blob_name(out);
+  } catch (const base::Malformed& error) {
+    refuse(entry, std::string("its blob is damaged: ") + error.what());
+  } catch (const bundle::Refused&) {
+    throw;
+  } catch (const Error& error) {
+    refuse(entry, error.what());
+  }
+  if (!cache::agrees(out, entry.key_text)) refuse(entry, "its facts and its key text name different blobs");
+  std::string image = entry.image;
+  if (!cache::piece_of(out, std::move(image)))
+    refuse(entry, "its bytes are not those that its facts describe");
+  return out;
+}
+
 }  // namespace
 
 std::optional<cache::Record> as_bundled(cache::Record record) try {
-  if (compile::is_choice(record.facts)) {
+  if (cache::is_blob(record.facts)) {
+    cache::decode_blob(record.facts);  // it has no times
+  } else if (compile::is_choice(record.facts)) {
     compile::TunedChoice choice = compile::decode_choice(record.facts);
     choice.created_s = 0;
     record.facts = compile::encode(choice);
@@ -289,6 +312,7 @@ std::optional<cache::Record> as_bundled(cache::Record record) try {
 }
 
 std::string CheckedEntry::label() const {
+  if (blob) return trust::printable("blob " + blob->key + " of space " + blob->space);
   return trust::printable(choice ? "tuned choice of " + choice->label()
                                  : facts.specialization().to_string() + ' ' + facts.arch);
 }
@@ -298,6 +322,11 @@ CheckedEntry check_entry(const cache::Record& entry) {
   if (compile::is_choice_text(entry.key_text)) {
     out.other_version = !compile::is_choice_of_this_version(entry.key_text);
     if (!out.other_version) out.choice = checked_choice(entry);
+    return out;
+  }
+  if (cache::is_blob_text(entry.key_text)) {
+    out.other_version = !cache::is_blob_of_this_version(entry.key_text);
+    if (!out.other_version) out.blob = checked_blob(entry);
     return out;
   }
   const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
@@ -324,6 +353,7 @@ CheckedEntry check_entry(const cache::Record& entry) {
 }
 
 cache::Record as_stored(cache::Record entry, CheckedEntry checked, std::int64_t now_s) {
+  if (checked.blob) return entry;
   if (checked.choice) {
     checked.choice->created_s = now_s;
     entry.facts = compile::encode(*checked.choice);

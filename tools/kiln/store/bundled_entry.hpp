@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cache/blob/blob.hpp"
 #include "cache/bundle/format.hpp"
 #include "cache/record/record.hpp"
 #include "compile/key/facts.hpp"
@@ -21,6 +22,7 @@ struct CheckedEntry {
   bool other_version = false;  ///< another version of kiln wrote the key or facts; no other field is set
   compile::Facts facts;
   std::optional<compile::TunedChoice> choice;  ///< set for a tuned choice, which has no image and no `facts`
+  std::optional<cache::BlobFacts> blob;        ///< set for a blob or a part of one, which has no `facts`
 
   /// "rms_norm T=bf16 H=4096 sm_90a". Printable whatever the bundle contains.
   std::string label() const;
@@ -29,7 +31,8 @@ struct CheckedEntry {
 /// - the key belongs to the key text;
 /// - the facts agree with the key text, and have names that a template may have;
 /// - the image is a cubin for that arch, and has this kernel with these arguments and resources.
-/// A tuned choice must have no image, and its facts must agree with its key text.
+/// A tuned choice must have no image, and its facts must agree with its key text. So must those of a blob, and its
+/// image must hold as many bytes as they say.
 CheckedEntry check_entry(const cache::Record& entry);
 
 /// The record as a store keeps it, with the creation time `now_s` in seconds since 1970.

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/wire.hpp"
+#include "cache/blob/blob.hpp"
 #include "cache/store/file/pages.hpp"
 #include "compile/key/tuned_choice.hpp"
 #include "kiln/error.hpp"
@@ -96,15 +97,25 @@ std::vector<std::string> find_damaged(cache::Store& store) {
 
 }  // namespace
 
+bool OtherRecords::take(const cache::Entry& entry) noexcept {
+  if (compile::is_choice(entry.facts)) return ++choices, true;
+  if (!cache::is_blob(entry.facts)) return false;
+  ++blobs;
+  blob_bytes += entry.stored_bytes;
+  return true;
+}
+
 std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged,
-                                      std::uint64_t* choices) {
+                                      OtherRecords* others) {
+  OtherRecords counted;
   std::deque<StoredEntry> read;  // entries are large: each is moved once, not when a vector grows or sorts
   const cache::Listed listed = store.list([&](const cache::Entry& entry) {
-    if (compile::is_choice(entry.facts)) return void(choices && ++*choices);
+    if (counted.take(entry)) return;
     add_entry(read, entry);
     if (!read.empty()) std::string().swap(read.back().facts.log);
   });
   if (damaged && listed.unreadable > 0) *damaged = find_damaged(store);
+  if (others) *others = counted;
   std::vector<Ranked> order = ranked(read);
   std::sort(order.begin(), order.end(), ranked_less);
   std::vector<StoredEntry> sorted;
@@ -124,10 +135,11 @@ void check_template(const std::string& name, const std::vector<StoredEntry>& ent
 }
 
 void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,
-                 std::vector<std::string>* damaged, std::uint64_t* choices) {
+                 std::vector<std::string>* damaged, OtherRecords* others) {
+  OtherRecords counted;
   compile::FactsSummary facts;
   const cache::Listed listed = store.list([&](const cache::Entry& entry) {
-    if (compile::is_choice(entry.facts)) return void(choices && ++*choices);
+    if (counted.take(entry)) return;
     try {
       compile::decode_summary(entry.facts, facts);
     } catch (const base::Malformed&) {
@@ -136,6 +148,7 @@ void sum_entries(cache::Store& store, const std::function<void(const SummedEntry
     each({facts, entry.image_bytes, entry.stored_bytes, entry.last_used_s, entry.uses});
   });
   if (damaged && listed.unreadable > 0) *damaged = find_damaged(store);
+  if (others) *others = counted;
 }
 
 SearchedStores searched_stores(const runtime::Config& config) {

@@ -24,15 +24,24 @@ struct StoredEntry {
   /// "rms_norm". A reference ("rms_norm@reference") belongs to its template.
   std::string template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
 };
+/// How many records of a store are no images, by what they are.
+struct OtherRecords {
+  std::uint64_t choices = 0;  ///< tuned choices (choices.hpp)
+  std::uint64_t blobs = 0;    ///< of other JIT compilers (cache/blob/blob.hpp), with the parts of large ones
+  std::uint64_t blob_bytes = 0;  ///< of these in the store
+
+  /// Counts a record of another kind. False for an image.
+  bool take(const cache::Entry& entry) noexcept;
+};
 /// Reads all entries, sorted by template, arch and parameters (numbers by value). The compilers'
 /// logs are dropped.
 /// Three kinds of entries are left out:
 /// - entries whose facts another version of kiln wrote;
 /// - entries whose heads are damaged: `damaged` receives their keys;
-/// - tuned choices (choices.hpp), which are no images: `choices` receives their number.
+/// - tuned choices and blobs, which are no images: `others` receives their numbers.
 /// Throws Damaged when the file itself is damaged.
 std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged = nullptr,
-                                      std::uint64_t* choices = nullptr);
+                                      OtherRecords* others = nullptr);
 
 /// Throws Error(unknown_template), with the nearest name, when neither the template path nor any of `entries`
 /// has the template.
@@ -47,7 +56,7 @@ struct SummedEntry {
   std::string_view template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
 };
 void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,
-                 std::vector<std::string>* damaged = nullptr, std::uint64_t* choices = nullptr);
+                 std::vector<std::string>* damaged = nullptr, OtherRecords* others = nullptr);
 
 /// The entry of exactly this key. Nothing when the store has none, or its facts are of another version.
 std::optional<StoredEntry> entry_of(cache::Store& store, const Key& key);

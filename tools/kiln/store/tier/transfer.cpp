@@ -4,6 +4,7 @@
 
 #include "base/arch.hpp"
 #include "base/wire.hpp"
+#include "cache/blob/blob.hpp"
 #include "compile/key/key.hpp"
 #include "compile/key/tuned_choice.hpp"
 #include "runtime/state/open_tier.hpp"
@@ -38,6 +39,8 @@ std::optional<runtime::TierLabels> labels_of(const cache::Record& record) {
       const compile::TunedChoice choice = compile::decode_choice(record.facts);
       return runtime::TierLabels{choice.arch, "tuned", {choice.created_s, false, ""}};
     }
+    if (cache::is_blob(record.facts))
+      return runtime::TierLabels{"", "blobs of " + cache::decode_blob(record.facts).space, {}};
     return runtime::labels_of(compile::decode_facts(record.facts));
   } catch (const base::Malformed&) {
     return std::nullopt;
