@@ -36,14 +36,14 @@
 
 namespace kiln::cache {
 
-/// What names a blob. Two blobs are the same one only if all three texts are equal.
+/// The name of a blob. Two blobs are the same one only if all three texts are equal.
 struct BlobName {
   std::string space;          ///< [a-z0-9_.-]{1,64}: "triton"
   std::string compatibility;  ///< versions, arch and all else that a blob depends on; at most 64 KiB
   std::string key;            ///< at most 64 KiB
 };
 
-/// What a record's facts say of a blob or of one part of it.
+/// The facts of a blob's record, or of the record of one part.
 struct BlobFacts : BlobName {
   bool compressed = false;
   std::uint64_t size = 0;   ///< bytes of the content

@@ -73,7 +73,7 @@ class Eviction {
     return true;
   }
 
-  /// The bytes that are to become fewer. Those of a range are what the survey found, less what was deleted.
+  /// The bytes that are to become fewer. For a range, the bytes that the survey found and that are not deleted yet.
   std::uint64_t live_bytes(const PageFile& pages) const {
     if (!options_.range) return pages.snapshot().live_bytes();
     std::uint64_t pieces = 0;

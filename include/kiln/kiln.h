@@ -780,7 +780,7 @@ typedef struct kiln_lease kiln_lease;
 typedef struct kiln_blobs_options {
   size_t struct_size;
   const char* space; /**< 1 to 64 characters of a-z 0-9 _ - . */
-  /** What the blobs depend on and their keys do not say, such as versions, arch and driver. It is a part of the
+  /** The facts that the blobs depend on and their keys do not say, such as versions, arch and driver. It is a part of the
    *  key, and is compared when a blob is found. At most 64 KiB; null: nothing. */
   const char* compatibility;
   /** Bytes that the space may take in the store. Beyond that its least recently used blobs are deleted.
@@ -829,7 +829,7 @@ KILN_API kiln_status kiln_blob_put(kiln_blobs* blobs, const void* key, size_t ke
  * as long as `remote_budget` says. A killed holder's lease is free at once.
  * With a blob, `*lease` is null. Without one, the caller makes the blob and puts it. `*lease` may be null then,
  * too: the wait was over, or this thread has the lease already, so the caller makes the blob for itself.
- * Errors are those of kiln_blob_get().
+ * Errors are as in kiln_blob_get().
  */
 KILN_API kiln_status kiln_blob_lease(kiln_blobs* blobs, const void* key, size_t key_size, double wait_seconds,
                                      kiln_text* out, kiln_lease** lease);
@@ -846,7 +846,7 @@ KILN_API kiln_status kiln_blobs_list(kiln_blobs* blobs, kiln_text* out);
 /** Deletes a blob of this compatibility from the writable store. `deleted` receives 1 when it was there; may be null. */
 KILN_API kiln_status kiln_blob_delete(kiln_blobs* blobs, const void* key, size_t key_size, int32_t* deleted);
 /**
- * What this process did with the blobs of every space that it opened, as a JSON array.
+ * Counts the uses of blobs by this process, for every space that it opened, as a JSON array.
  *
  * An item has "space", "compatibility" and counts: "hits", "misses", "damaged", "sealed_misses", "remote_hits",
  * "waits", "wait_timeouts", "puts", "puts_present", "puts_skipped", "evictions", "bytes_read", "bytes_written".

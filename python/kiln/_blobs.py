@@ -81,7 +81,7 @@ class Blobs:
         return self._blobs.delete(_bytes(key))
 
     def counts(self) -> dict[str, int]:
-        """What this process did with this space: hits, misses, puts, waits and so on (kiln_service_describe_blobs)."""
+        """Counts of this process for this space: hits, misses, puts, waits and so on (kiln_service_describe_blobs)."""
         return next(
             {name: value for name, value in item.items() if isinstance(value, int)}
             for item in json.loads(self.service.describe_blobs())

@@ -26,7 +26,7 @@ class View {
   Py_buffer view_{};
 };
 
-/// What kiln gave: bytes, or None without any.
+/// A text of kiln's as bytes, or None without any.
 class Given {
  public:
   Given() { text.struct_size = sizeof text; }

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-PROGRAM = '''
+PROGRAM = """
 import json, os, sys
 import triton, triton.language as tl
 from triton.backends.compiler import GPUTarget
@@ -29,7 +29,7 @@ import hashlib
 cubin = hashlib.sha256(compiled(128).asm["cubin"]).hexdigest()
 import kiln.caches.triton
 print(json.dumps({"cubin": cubin} | kiln.caches.triton._blobs().counts()))
-'''
+"""
 MANAGER = "kiln.caches.triton:CacheManager"
 
 

@@ -55,8 +55,8 @@ struct Wing {
 const std::vector<Wing> kWings = {
     // The storage side: rooms of floor 0, then of floor 1.
     {"cache",
-     {"cache/record", "cache/compression", "cache/blob", "cache/trust", "cache/lock", "cache/place", "cache/store/file",
-      "cache/store", "cache/flight", "cache/bundle", "cache/fleet/net", "cache/fleet"}},
+     {"cache/record", "cache/compression", "cache/blob", "cache/trust", "cache/lock", "cache/place",
+      "cache/store/file", "cache/store", "cache/flight", "cache/bundle", "cache/fleet/net", "cache/fleet"}},
     {"source", {"src/expression", "src/closure", "src/overlay", "src/manifest", "src/instantiate"}},
     {"compile",
      {"src/compile/key", "src/compile/backend", "src/compile/worker", "src/compile/pool",

@@ -27,7 +27,7 @@ def wait() -> float:
 
 
 def machine() -> str:
-    """What compiled host code depends on."""
+    """The facts that compiled host code depends on."""
     return f"python {sysconfig.get_config_var('SOABI')}, {platform.machine()}, {' '.join(platform.libc_ver())}"
 
 

@@ -86,8 +86,7 @@ class CacheManager(triton.runtime.cache.CacheManager):
             self._plain.put_group(filename, group)
             return
         files = {
-            name: self._files[name] if name in self._files else pathlib.Path(path).read_bytes()
-            for name, path in group.items()
+            name: self._files[name] if name in self._files else pathlib.Path(path).read_bytes() for name, path in group.items()
         }
         self._put(f"{self.key}/{filename}/", _files.pack(files))
         self._files = {}
