@@ -25,6 +25,19 @@ void close_inherited() noexcept {
     if (ours[fd].exchange(false, std::memory_order_relaxed)) ::close(fd);
 }
 
+// QEMU's user mode accepts MADV_WIPEONFORK and does not wipe. A handler that ran earlier in this child may have made the
+// child's own number, which stays.
+void wipe_number_of_parent() noexcept {
+  Generation* at = page.load(std::memory_order_relaxed);
+  if (at->load(std::memory_order_relaxed) >> 32 != static_cast<std::uint64_t>(::getpid()))
+    at->store(0, std::memory_order_relaxed);
+}
+
+void begin_child() noexcept {
+  wipe_number_of_parent();
+  close_inherited();
+}
+
 Generation* make_page() noexcept {
   void* memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   Generation* made = &unwiped_page;
@@ -39,7 +52,7 @@ Generation* make_page() noexcept {
     if (made != &unwiped_page) ::munmap(memory, 4096);
     return expected;
   }
-  ::pthread_atfork(nullptr, nullptr, close_inherited);
+  ::pthread_atfork(nullptr, nullptr, begin_child);
   return made;
 }
 
