@@ -27,6 +27,10 @@ install_packages() {
 build_packages=(g++ cmake ninja-build pkg-config liblmdb-dev libspdlog-dev libfmt-dev libxxhash-dev libcli11-dev
                 libtomlplusplus-dev nlohmann-json3-dev libsodium-dev libzstd-dev libhiredis-dev libssl-dev)
 
+# NVRTC and its headers, as wheels.
+toolkit_wheels=('nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-crt==13.0.*'
+                'nvidia-nvtx==13.0.*')
+
 # Finds NVRTC and the toolkit's headers in kiln's own first search places. Else it fetches wheels into build/.
 find_toolkit() {
   local place
@@ -42,8 +46,7 @@ find_toolkit() {
     install_packages python3 python3-venv
     say "no CUDA toolkit: fetching NVRTC and its headers as pip wheels into build/cuda-wheels"
     python3 -m venv "$wheels"
-    "$wheels/bin/pip" install -q --disable-pip-version-check 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-crt==13.0.*' \
-      'nvidia-nvtx==13.0.*'
+    "$wheels/bin/pip" install -q --disable-pip-version-check "${toolkit_wheels[@]}"
     touch "$wheels/ready"
   fi
   KILN_CUDA_HOME=$(echo "$wheels"/lib/python3*/site-packages/nvidia/cu13)

@@ -9,6 +9,8 @@
 # A second run uses what lies in build/wheel. The script checks each wheel: its platform, its size, and what it exports.
 # shellcheck source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+# shellcheck source=debian.sh
+source "$root/tools/debian.sh"
 cd "$root"
 
 arch=x86_64
@@ -28,7 +30,7 @@ glibc=2.28
 base=$root/build/wheel
 here=$base/$arch
 prefix=$here/prefix # what CMake searches
-mkdir -p "$prefix/include" "$prefix/lib/cmake" "$prefix/lib/pkgconfig" "$prefix/share/doc" "$base/apt/lists/partial" "$base/apt/cache/archives/partial" "$base/sources" "$here/bin" "$base/dist"
+mkdir -p "$prefix/include" "$prefix/lib/cmake" "$prefix/lib/pkgconfig" "$prefix/share/doc" "$base/sources" "$here/bin" "$base/dist"
 exec 9>"$here/lock"
 flock 9 # one build of an architecture at a time
 
@@ -54,37 +56,12 @@ done
 chmod +x "$here"/bin/*
 
 # --- Packages of Debian 12, and the headers of a newer Python from Debian 13 ---
-apt() {
-  local command=$1
-  shift
-  "$command" -qq -o Dir::Etc::sourcelist="$base/apt/sources.list" -o Dir::Etc::sourceparts=- \
-    -o Dir::State::lists="$base/apt/lists" -o Dir::Cache="$base/apt/cache" -o APT::Architectures=amd64,arm64 \
-    -o APT::Architecture="$debian_arch" -o APT::Sandbox::User=root "$@"
-}
-read_package_lists() {
-  [ ! -e "$base/apt/ready" ] || return 0
-  local mirror
-  # shellcheck disable=SC2016  # the format is apt's
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | sort -u | head -1)
-  [ -n "$mirror" ] || { echo "no archive of Debian among this machine's package sources" >&2; exit 1; }
-  {
-    echo "deb-src $mirror bookworm main"
-    echo "deb [arch=amd64,arm64] $mirror bookworm main"
-    echo "deb [arch=amd64,arm64] $mirror trixie main"
-  } >"$base/apt/sources.list"
-  apt apt-get update
-  touch "$base/apt/ready"
-}
-
 # unpack_package NAME RELEASE: unpacks a binary package into $here/packages/NAME.
 unpack_package() {
   local name=$1 release=$2 into=$here/packages/$1
   [ ! -d "$into" ] || return 0
-  read_package_lists
-  mkdir -p "$here/downloads" "$here/packages"
   rm -rf "$into.partial"
-  (cd "$here/downloads" && apt apt-get download "$name/$release")
-  dpkg-deb -x "$here/downloads/${name}_"*.deb "$into.partial"
+  unpack_packages "$debian_arch" "$release" "$into.partial" "$name"
   if [ -f "$into.partial/usr/share/doc/$name/copyright" ]; then # else it is another package's
     mkdir -p "$prefix/share/doc/$name"
     cp "$into.partial/usr/share/doc/$name/copyright" "$prefix/share/doc/$name/"
@@ -98,7 +75,7 @@ source_of() {
   if [ ! -d "$base/sources/$name" ]; then
     read_package_lists
     rm -rf "$base/sources/$name.partial" && mkdir "$base/sources/$name.partial"
-    (cd "$base/sources/$name.partial" && apt apt-get source "$name/bookworm") >"$base/sources/$name.log" 2>&1 ||
+    (cd "$base/sources/$name.partial" && private_apt "$debian_arch" apt-get source "$name/bookworm") >"$base/sources/$name.log" 2>&1 ||
       { cat "$base/sources/$name.log" >&2; exit 1; }
     mv "$base/sources/$name.partial" "$base/sources/$name"
   fi
