@@ -10,6 +10,7 @@
 #   - rust: examples/rust, built with cargo and bindgen of the distribution, run on the fake driver
 #   - toolkits: other versions of NVRTC, from their wheels, compile a small plan for every kind of target
 #   - tests: all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
+#   - aarch64: the unit tests, compiled for aarch64 and run under QEMU
 #   - wheel: the wheels of both architectures, checked, installed without a compiler and a toolkit, and compared
 #   - conda: the conda recipe, rendered and checked
 #   - container: the instructions of examples/container/Dockerfile, run in chroots with the wheel
@@ -19,7 +20,7 @@ set -e
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 
-all=(alone tidy fuzz site versions rust toolkits tests wheel conda container packages)
+all=(alone tidy fuzz site versions rust toolkits tests aarch64 wheel conda container packages)
 parts=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [[ " ${all[*]} " == *" $1 "* ]] || { echo "unknown part $1; the parts are: ${all[*]}" >&2; exit 2; }
@@ -89,6 +90,8 @@ run_tests() {
   "$test_python" -m pip install -q --disable-pip-version-check 'ruff==0.17.*' # another version formats differently
   KILN_TEST_NIGHTLY=1 KILN_TEST_TIMES=strict tools/test.sh "$@"
 }
+
+run_aarch64() { tools/aarch64.sh; }
 
 run_wheel() {
   install_packages debootstrap qemu-user-static

@@ -1,0 +1,16 @@
+# The toolchain of tools/aarch64.sh: Debian's cross compiler for aarch64, with the libraries of Debian's packages for
+# arm64, which are unpacked in KILN_SYSROOT. libc and libstdc++ come with the compiler.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES KILN_SYSROOT)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(headers "-isystem ${KILN_SYSROOT}/usr/include -isystem ${KILN_SYSROOT}/usr/include/aarch64-linux-gnu")
+set(CMAKE_C_FLAGS_INIT "${headers}")
+set(CMAKE_CXX_FLAGS_INIT "${headers}")
+set(CMAKE_FIND_ROOT_PATH ${KILN_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
