@@ -105,7 +105,7 @@ TEST_F(HostCodeIsCut, AFileWithLaunchersCompilesAndStaysAsItIs) {
   EXPECT_EQ(done.value("name_expression", ""), "lib::axpy<float>");
   EXPECT_EQ(text_of("own/axpy.cu"), kSource);
   EXPECT_EQ(text_of("own/axpy.cuh"), kHeader);
-  EXPECT_EQ(fields(done, "host-code"), (std::vector<json>{{"cut (version 4)"}}));
+  EXPECT_EQ(fields(done, "host-code"), (std::vector<json>{{"cut (version 5)"}}));
   EXPECT_EQ(compile("axpy", "own").value("outcome", ""), "disk");
 
   // A file that has only this kernel gives the same machine code.
@@ -186,7 +186,7 @@ TEST_F(HostCodeIsCut, WhyAndDiffSayHowTheTreatmentDiffers) {
   ASSERT_EQ(differs.size(), 1u) << differs.dump();
   EXPECT_EQ(differs[0].at("field"), "host-code");
   EXPECT_EQ(differs[0].at("says"),
-            "the rule for host code is cut (version 4) in the cached entry and cut (version 4, keep upload "
+            "the rule for host code is cut (version 5) in the cached entry and cut (version 5, keep upload "
             "a, cut b) here");
 
   std::filesystem::create_directories(path("plain"));
@@ -195,7 +195,7 @@ TEST_F(HostCodeIsCut, WhyAndDiffSayHowTheTreatmentDiffers) {
   const std::string second = compile("axpy", "plain").value("key", "");
   const Finished diff = kiln({"diff", first, second, "--cache-dir", cache()});
   EXPECT_NE(diff.out.find(
-                "the rule for host code is cut (version 4) in the first, and there is none in the second"),
+                "the rule for host code is cut (version 5) in the first, and there is none in the second"),
             std::string::npos)
       << diff.out;
 }

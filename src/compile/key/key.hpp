@@ -11,7 +11,7 @@
 //     include 0: 17:"kiln/dtype.cuh" 20:.k0/kiln/dtype.cuh 32:<digest>
 //                                             includer, spelling, path that the compiler sees, content
 //     replace 11:exception.h 6:stub.h         an include of the first name becomes one of the second
-//     host-code 26:cut (version 4, keep pick) only with host_code = "cut": version of the rules, keep and cut
+//     host-code 26:cut (version 5, keep pick) only with host_code = "cut": version of the rules, keep and cut
 //     name 35:kiln::rms_norm<kiln::bf16, 4096>
 //     entry 6:reduce 12:kiln::reduce          a further entry point; global and export have the same form
 //     parameter 1:H 4:4096                    each one: even a value that only the geometry reads
