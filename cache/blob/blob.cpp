@@ -54,47 +54,6 @@ Key key_with(std::string_view space, std::string_view key, std::string_view text
   return out;
 }
 
-/// Reads "LABEL <bytes>:<value>" and takes it from the text.
-std::string_view take_value(std::string_view& text, std::string_view label) {
-  const auto bad = [] { return base::Malformed("no key text of a blob"); };
-  if (!text.starts_with(label)) throw bad();
-  text.remove_prefix(label.size());
-  std::size_t size = 0, digits = 0;
-  for (; digits < text.size() && text[digits] >= '0' && text[digits] <= '9' && digits < 9; ++digits)
-    size = size * 10 + static_cast<std::size_t>(text[digits] - '0');
-  if (digits == 0 || digits == text.size() || text[digits] != ':') throw bad();
-  text.remove_prefix(digits + 1);
-  if (text.size() < size + 1) throw bad();
-  const std::string_view value = text.substr(0, size);
-  text.remove_prefix(size);
-  return value;
-}
-
-struct Parsed {
-  BlobName name;
-  std::string_view part, content;  ///< empty: no part
-};
-
-Parsed parse(std::string_view text) {
-  const auto line_ends = [&] {
-    if (!text.starts_with('\n')) throw base::Malformed("no key text of a blob");
-    text.remove_prefix(1);
-  };
-  Parsed out;
-  if (!text.starts_with(kFirstLine))
-    throw base::Malformed("no key text of a blob, or one of another version");
-  text.remove_prefix(kFirstLine.size());
-  out.name.space = take_value(text, "space "), line_ends();
-  out.name.compatibility = take_value(text, "compatibility "), line_ends();
-  out.name.key = take_value(text, "key "), line_ends();
-  if (!text.empty()) {
-    out.part = take_value(text, "part ");
-    out.content = take_value(text, " "), line_ends();
-  }
-  if (!text.empty()) throw base::Malformed("a key text of a blob with lines after its end");
-  return out;
-}
-
 std::string encode(const BlobFacts& facts) {
   base::Writer out;
   out.number(kBlobMark).number(kVersion);
@@ -154,6 +113,10 @@ BlobKey blob_part_key(const BlobName& name, const Digest& content, std::uint32_t
   BlobKey out{{}, part_text_of(name, content, part)};
   out.key = key_with(name.space, name.key, out.text);
   return out;
+}
+
+BlobKey key_of(const BlobFacts& facts) {
+  return facts.part ? blob_part_key(facts, facts.content, facts.part - 1) : blob_key(facts);
 }
 
 KeyRange keys_of_space(std::string_view space) {
@@ -231,16 +194,6 @@ BlobFacts decode_blob(std::string_view bytes) {
   out.part = in.number<std::uint32_t>();
   if (!in.empty()) throw base::Malformed("facts of a blob with bytes after their end");
   return out;
-}
-
-Key blob_key_of_text(std::string_view text) {
-  const Parsed parsed = parse(text);
-  return key_with(parsed.name.space, parsed.name.key, text);
-}
-
-bool agrees(const BlobFacts& facts, std::string_view key_text) {
-  return key_text ==
-         (facts.part ? blob_part_key(facts, facts.content, facts.part - 1) : blob_key(facts)).text;
 }
 
 }  // namespace kiln::cache

@@ -41,6 +41,9 @@ struct BlobName {
   std::string space;          ///< [a-z0-9_.-]{1,64}: "triton"
   std::string compatibility;  ///< versions, arch and all else that a blob depends on; at most 64 KiB
   std::string key;            ///< at most 64 KiB
+
+  /// "blob KEY of space SPACE". A key may be any bytes.
+  std::string label() const { return "blob " + key + " of space " + space; }
 };
 
 /// The facts of a blob's record, or of the record of one part.
@@ -67,6 +70,8 @@ struct BlobKey {
 };
 BlobKey blob_key(const BlobName& name);
 BlobKey blob_part_key(const BlobName& name, const Digest& content, std::uint32_t part);
+/// The key of the record, whole or part, that has these facts.
+BlobKey key_of(const BlobFacts& facts);
 
 /// The range of keys that blobs of `space` can have, and that of the blobs with one key and their parts.
 KeyRange keys_of_space(std::string_view space);
@@ -86,9 +91,5 @@ bool is_blob_text(std::string_view key_text) noexcept;
 bool is_blob_of_this_version(std::string_view key_text) noexcept;
 /// Throws base::Malformed, also for facts of an image.
 BlobFacts decode_blob(std::string_view facts);
-/// The key of a record with this key text. Throws base::Malformed for a text that is no blob's.
-Key blob_key_of_text(std::string_view text);
-/// True when the facts and the key text name the same blob or part.
-bool agrees(const BlobFacts& facts, std::string_view key_text);
 
 }  // namespace kiln::cache

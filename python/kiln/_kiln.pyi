@@ -16,8 +16,6 @@ class Lease:
         """True until the lease was given to a put, or ended."""
     def end(self) -> None:
         """Lets the next caller make the blob."""
-    def __enter__(self) -> Lease: ...
-    def __exit__(self, *args: object) -> None: ...
 
 class Blobs:
     """The blobs of a space, for kiln.Blobs. Keys and values have the buffer protocol."""

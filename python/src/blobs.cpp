@@ -113,11 +113,7 @@ nb::object open_blobs(const std::shared_ptr<Holder>& holder, const std::string& 
 }
 
 void add_blobs(nb::module_& m) {
-  nb::class_<Lease>(m, "Lease")
-      .def_prop_ro("held", &Lease::held)
-      .def("end", &Lease::end)
-      .def("__enter__", [](nb::object self) { return self; })
-      .def("__exit__", [](Lease& self, const nb::args&) { self.end(); });
+  nb::class_<Lease>(m, "Lease").def_prop_ro("held", &Lease::held).def("end", &Lease::end);
   nb::class_<Blobs>(m, "Blobs")
       .def("get", &Blobs::get, "key"_a)
       .def("put", &Blobs::put, "key"_a, "data"_a, "lease"_a.none() = nb::none())

@@ -11,7 +11,7 @@ from .._blobs import Blobs
 from .._default import service
 
 _lock = threading.Lock()
-_spaces: dict[tuple[int, str], Blobs] = {}
+_spaces: dict[str, Blobs] = {}
 
 
 def wait() -> float:
@@ -35,7 +35,7 @@ def blobs(space: str, compatibility: str) -> Blobs:
     """The space on the process's service: KILN_CACHE_DIR, KILN_CACHE_LAYERS and KILN_REMOTE say where it looks."""
     current = service()
     with _lock:
-        found = _spaces.get((id(current), space))
+        found = _spaces.get(space)
         if found is None or found.service is not current or found.compatibility != compatibility:
-            found = _spaces[id(current), space] = Blobs(current, space, compatibility)
+            found = _spaces[space] = Blobs(current, space, compatibility)
         return found

@@ -83,7 +83,6 @@ BlobSpace::Found BlobSpace::read_from(cache::Store& store, const cache::BlobKey&
       return ++counts_.damaged, std::nullopt;
   }
   if (!content) return ++counts_.damaged, std::nullopt;
-  note_use(made.key, facts.content);
   return content;
 } catch (const base::Malformed&) {
   ++counts_.damaged;  // facts of another version of kiln
@@ -98,30 +97,28 @@ BlobSpace::Found BlobSpace::ask_tier(const cache::BlobKey& made, bool may_make,
   const auto tier = fleet.tier();
   if (!tier) return std::nullopt;
   Found content;
-  Digest digest;
-  fleet::Tier::Reply reply = tier->ask({.key = made.key,
-                                        .key_text = made.text,
-                                        .acceptable =
-                                            [&](const cache::Record& record) {
-                                              try {
-                                                const auto facts = cache::decode_blob(record.facts);
-                                                std::string image = record.image;
-                                                digest = facts.content;
-                                                if (facts.parts == 0 && cache::agrees(facts, record.key_text))
-                                                  content = cache::piece_of(facts, std::move(image));
-                                              } catch (const base::Malformed&) {
-                                              }
-                                              return content.has_value();
-                                            },
-                                        .may_compile = may_make,
-                                        .in_a_hurry = true,
-                                        .most_leases = 64,
-                                        .cancelled = nullptr,
-                                        .on_wait = [&] { ++counts_.waits; }});
+  fleet::Tier::Reply reply =
+      tier->ask({.key = made.key,
+                 .key_text = made.text,
+                 .acceptable =
+                     [&](const cache::Record& record) {
+                       try {
+                         const auto facts = cache::decode_blob(record.facts);
+                         std::string image = record.image;
+                         if (facts.parts == 0 && cache::key_of(facts).text == record.key_text)
+                           content = cache::piece_of(facts, std::move(image));
+                       } catch (const base::Malformed&) {
+                       }
+                       return content.has_value();
+                     },
+                 .may_compile = may_make,
+                 .in_a_hurry = true,
+                 .most_leases = 64,
+                 .cancelled = nullptr,
+                 .on_wait = [&] { ++counts_.waits; }});
   if (lease) *lease = std::move(reply.lease);
   if (!reply.entry || !content) return std::nullopt;
   ++counts_.remote_hits;
-  note_use(made.key, digest);
   std::vector<cache::Record> records(1, std::move(*reply.entry));
   std::string why;
   store(records, why);
@@ -182,7 +179,6 @@ BlobSpace::Put BlobSpace::put(std::string_view key, std::string_view content,
   const cache::Put done = store(records, why);
   const bool in_store = done == cache::Put::stored || done == cache::Put::present;
   ++(!in_store ? counts_.puts_skipped : done == cache::Put::stored ? counts_.puts : counts_.puts_present);
-  note_use(records.back().key, base::digest_of(content));
   if (lease && lease->host_) in_store ? lease->host_->published() : lease->host_->unpublished();
   const auto tier = core_.permission().tier ? core_.path().fleet().tier() : nullptr;
   if (tier && tier->writes() && records.size() == 1) {
@@ -296,19 +292,6 @@ bool BlobSpace::erase(std::string_view key) {
     throw Error(Errc::io, "could not delete " + subject_of(name.space, key) + " from '" +
                               writable->directory() + "': other processes kept the store busy; try again");
   return there;
-}
-
-void BlobSpace::note_use(const Key& key, const Digest& content) {
-  const std::lock_guard lock(mutex_);
-  used_[key] = content;
-}
-
-std::vector<std::string> BlobSpace::used() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::string> out;
-  out.reserve(used_.size());
-  for (const auto& [key, content] : used_) out.push_back(key.hex() + ' ' + content.hex());
-  return out;
 }
 
 BlobSpace& BlobSpaces::open(const BlobSpaceOptions& options) {

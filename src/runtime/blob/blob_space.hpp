@@ -88,8 +88,6 @@ class BlobSpace {
   const std::string& space() const noexcept { return options_.space; }
   const std::string& compatibility() const noexcept { return options_.compatibility; }
   const BlobCounts& counts() const noexcept { return counts_; }
-  /// The blobs that this process has read or written, each as a line of key and content.
-  std::vector<std::string> used();
 
  private:
   using Found = std::optional<std::string>;
@@ -101,7 +99,6 @@ class BlobSpace {
   Found served(std::string&& content);
   cache::Put store(std::vector<cache::Record>& records, std::string& why);
   void keep_budget(cache::Store& store, std::uint64_t written);
-  void note_use(const Key& key, const Digest& content);
   std::shared_ptr<void> mark_mine(const Key& key);
 
   Core& core_;
@@ -110,7 +107,6 @@ class BlobSpace {
   std::atomic<std::uint64_t> unseen_bytes_{0};  // written since the budget was last looked at
   std::atomic<bool> looked_{false};
   std::mutex mutex_;  // guards what follows
-  std::map<Key, Digest> used_;
   std::map<Key, std::thread::id> mine_;
 };
 

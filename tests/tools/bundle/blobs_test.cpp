@@ -58,6 +58,35 @@ TEST_F(BundleBlobs, WithoutAVerifiedSignatureNothingOfThemIsImported) {
   EXPECT_EQ(kiln({"bundle", "verify", path("a.kb")}).status, 0);
 }
 
+TEST_F(BundleBlobs, ABlobWhosePartsDisagreeIsRefused) {
+  cache::Record good;
+  cache::each_record({"s", "v1", "k"}, "content", [&](cache::Record&& record) { good = std::move(record); });
+  cache::Record other;
+  cache::each_record({"s", "v1", "l"}, "content", [&](cache::Record&& record) { other = std::move(record); });
+  const auto verify = [&](const cache::Record& record) {
+    std::string bytes;
+    bundle::Writer writer([&](std::string_view more) { bytes += more; });
+    writer.add(record);
+    writer.end();
+    write("one.kb", bytes);
+    return kiln({"bundle", "verify", path("one.kb")});
+  };
+  EXPECT_EQ(verify(good).status, 0);
+  const auto refused = [&](cache::Record record, const std::string& why) {
+    const Finished done = verify(record);
+    EXPECT_EQ(done.status, 4) << why;
+    EXPECT_NE(done.err.find(why), std::string::npos) << done.err;
+  };
+  const std::string names = "its facts and its key text name different blobs";
+  for (std::size_t size = good.key_text.find('\n') + 1; size < good.key_text.size(); ++size)
+    refused({good.key, good.facts, good.key_text.substr(0, size), good.image}, names);
+  refused({good.key, good.facts, good.key_text + '\n', good.image}, names);
+  refused({good.key, other.facts, good.key_text, good.image}, names);
+  refused({other.key, good.facts, good.key_text, good.image}, "its key does not match its key text");
+  refused({good.key, good.facts.substr(0, 20), good.key_text, good.image}, "its blob is damaged");
+  refused({good.key, good.facts, good.key_text, "conten"}, "its bytes are not those that its facts describe");
+}
+
 TEST_F(BundleBlobs, TheyAreLeftOutUnlessAskedFor) {
   const Finished none = kiln({"bundle", "export", path("b.kb"), "--all", "--json"});
   EXPECT_EQ(none.status, 0) << none.err;

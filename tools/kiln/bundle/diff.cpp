@@ -80,10 +80,7 @@ std::string label_of(const cache::Record& entry) {
   try {
     if (compile::is_choice(entry.facts))
       return trust::printable("tuned choice of " + compile::decode_choice(entry.facts).label());
-    if (cache::is_blob(entry.facts)) {
-      const cache::BlobFacts blob = cache::decode_blob(entry.facts);
-      return trust::printable("blob " + blob.key + " of space " + blob.space);
-    }
+    if (cache::is_blob(entry.facts)) return trust::printable(cache::decode_blob(entry.facts).label());
     const compile::Facts facts = compile::decode_facts(entry.facts);
     return trust::printable(facts.specialization().to_string() + ' ' + facts.arch);
   } catch (const base::Malformed&) {

@@ -274,18 +274,16 @@ compile::TunedChoice checked_choice(const cache::Record& entry) {
 cache::BlobFacts checked_blob(const cache::Record& entry) {
   cache::BlobFacts out;
   try {
-    if (!(cache::blob_key_of_text(entry.key_text) == entry.key))
-      refuse(entry, "its key does not match its key text");
     out = cache::decode_blob(entry.facts);
     cache::check_blob_name(out);
   } catch (const base::Malformed& error) {
     refuse(entry, std::string("its blob is damaged: ") + error.what());
-  } catch (const bundle::Refused&) {
-    throw;
   } catch (const Error& error) {
     refuse(entry, error.what());
   }
-  if (!cache::agrees(out, entry.key_text)) refuse(entry, "its facts and its key text name different blobs");
+  const cache::BlobKey made = cache::key_of(out);
+  if (made.text != entry.key_text) refuse(entry, "its facts and its key text name different blobs");
+  if (!(made.key == entry.key)) refuse(entry, "its key does not match its key text");
   std::string image = entry.image;
   if (!cache::piece_of(out, std::move(image)))
     refuse(entry, "its bytes are not those that its facts describe");
@@ -312,7 +310,7 @@ std::optional<cache::Record> as_bundled(cache::Record record) try {
 }
 
 std::string CheckedEntry::label() const {
-  if (blob) return trust::printable("blob " + blob->key + " of space " + blob->space);
+  if (blob) return trust::printable(blob->label());
   return trust::printable(choice ? "tuned choice of " + choice->label()
                                  : facts.specialization().to_string() + ' ' + facts.arch);
 }

@@ -31,8 +31,8 @@ struct CheckedEntry {
 /// - the key belongs to the key text;
 /// - the facts agree with the key text, and have names that a template may have;
 /// - the image is a cubin for that arch, and has this kernel with these arguments and resources.
-/// A tuned choice must have no image, and its facts must agree with its key text. A blob's facts
-/// must do so, too, and its image must hold as many bytes as they say.
+/// A tuned choice must have no image, and its facts must agree with its key text. The facts of
+/// a blob must agree with its key text, and its image must hold as many bytes as they say.
 CheckedEntry check_entry(const cache::Record& entry);
 
 /// The record as a store keeps it, with the creation time `now_s` in seconds since 1970.
