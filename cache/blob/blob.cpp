@@ -33,11 +33,12 @@ std::string text_of(const BlobName& name) {
   return out;
 }
 
-std::string part_text_of(const BlobName& name, const Digest& content, std::uint32_t part) {
-  std::string out = text_of(name);
-  const std::string number = std::to_string(part), digest = content.hex();
-  out += "part " + std::to_string(number.size()) + ':' + number + ' ' + std::to_string(digest.size()) + ':' +
-         digest + '\n';
+std::string part_text_of(const BlobFacts& facts, std::uint32_t part) {
+  std::string out = text_of(facts) + "part";
+  for (const std::string& value :
+       {std::to_string(part), std::to_string(facts.part_bytes), facts.content.hex()})
+    out += ' ' + std::to_string(value.size()) + ':' + value;
+  out += '\n';
   return out;
 }
 
@@ -60,7 +61,7 @@ std::string encode(const BlobFacts& facts) {
   out.bytes(facts.space).bytes(facts.compatibility).bytes(facts.key);
   out.number(static_cast<std::uint8_t>(facts.compressed)).number(facts.size).number(facts.piece);
   out.str().append(reinterpret_cast<const char*>(facts.content.bytes.data()), facts.content.bytes.size());
-  out.number(facts.parts).number(facts.part);
+  out.number(facts.parts).number(facts.part).number(facts.part_bytes);
   return std::move(out.str());
 }
 
@@ -109,14 +110,14 @@ BlobKey blob_key(const BlobName& name) {
   return out;
 }
 
-BlobKey blob_part_key(const BlobName& name, const Digest& content, std::uint32_t part) {
-  BlobKey out{{}, part_text_of(name, content, part)};
-  out.key = key_with(name.space, name.key, out.text);
+BlobKey blob_part_key(const BlobFacts& facts, std::uint32_t part) {
+  BlobKey out{{}, part_text_of(facts, part)};
+  out.key = key_with(facts.space, facts.key, out.text);
   return out;
 }
 
 BlobKey key_of(const BlobFacts& facts) {
-  return facts.part ? blob_part_key(facts, facts.content, facts.part - 1) : blob_key(facts);
+  return facts.part ? blob_part_key(facts, facts.part - 1) : blob_key(facts);
 }
 
 KeyRange keys_of_space(std::string_view space) {
@@ -133,7 +134,8 @@ KeyRange keys_of_blob(const Key& key) {
   return out;
 }
 
-void each_record(const BlobName& name, std::string_view content, const std::function<void(Record&&)>& each) {
+void each_record(const BlobName& name, std::string_view content, std::uint64_t part_bytes,
+                 const std::function<void(Record&&)>& each) {
   check_blob_name(name);
   if (content.size() > kLargestBlob)
     throw Error(Errc::invalid_argument, "a blob of space " + name.space + " has " +
@@ -149,21 +151,30 @@ void each_record(const BlobName& name, std::string_view content, const std::func
     record.facts = encode(facts);
     each(std::move(record));
   };
-  if (content.size() <= kBlobPart) return give(blob_key(name), content);
-  const auto parts = static_cast<std::uint32_t>((content.size() + kBlobPart - 1) / kBlobPart);
+  if (content.size() <= part_bytes) return give(blob_key(name), content);
+  facts.part_bytes = part_bytes;
+  const auto parts = static_cast<std::uint32_t>((content.size() + part_bytes - 1) / part_bytes);
   for (std::uint32_t i = 0; i < parts; ++i) {
     facts.part = i + 1;
-    give(blob_part_key(name, facts.content, i), content.substr(i * kBlobPart, kBlobPart));
+    give(blob_part_key(facts, i), content.substr(i * part_bytes, part_bytes));
   }
   facts.part = 0, facts.parts = parts;
   give(blob_key(name), {});
 }
 
-std::optional<std::string> piece_of(const BlobFacts& facts, std::string&& image) {
+Bytes bytes_of(std::string&& content) {
+  const auto owner = std::make_shared<const std::string>(std::move(content));
+  return {owner, *owner};
+}
+
+std::optional<Bytes> piece_of(const BlobFacts& facts, const Bytes& image) {
   if (facts.piece > kBlobPart) return std::nullopt;
-  if (facts.compressed) return compression::decompress_frame(image, static_cast<std::size_t>(facts.piece));
-  if (image.size() != facts.piece) return std::nullopt;
-  return std::move(image);
+  if (facts.compressed) {
+    auto content = compression::decompress_frame(image.view, static_cast<std::size_t>(facts.piece));
+    return content ? std::optional(bytes_of(std::move(*content))) : std::nullopt;
+  }
+  if (image.view.size() != facts.piece) return std::nullopt;
+  return image;
 }
 
 bool is_blob(std::string_view facts) noexcept {
@@ -192,6 +203,7 @@ BlobFacts decode_blob(std::string_view bytes) {
   std::memcpy(out.content.bytes.data(), digest.data(), digest.size());
   out.parts = in.number<std::uint32_t>();
   out.part = in.number<std::uint32_t>();
+  out.part_bytes = in.number<std::uint64_t>();
   if (!in.empty()) throw base::Malformed("facts of a blob with bytes after their end");
   return out;
 }

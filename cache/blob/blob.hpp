@@ -7,7 +7,8 @@
 //     space 6:triton
 //     compatibility 12:triton 3.6.0           what a blob depends on and its key does not say
 //     key 4:abcd                              the key that the caller gave; any bytes
-//     part 1:0 32:<digest of the content>     only in a part of a large blob: its number from 0
+//     part 1:0 8:67108864 32:<digest of the content>     only in a part of a large blob: its number from 0, and
+//                                             the bytes of every part but the last
 //
 // The first half of the record's key is eight bytes of the space's hash, then eight bytes of the key's. So the
 // blobs of a space are one range of a store, and a tier of many servers still spreads them. The second half is
@@ -22,10 +23,12 @@
 //     16  XXH3-128 of the content
 //     u32 parts                               0: the image has the content; n: n parts have it
 //     u32 part                                this record's number from 1; 0: no part
+//     u64 bytes of every part but the last    0: the image has the content
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,6 +56,7 @@ struct BlobFacts : BlobName {
   std::uint64_t piece = 0;  ///< bytes of this record's piece of the content
   Digest content;           ///< of the whole content
   std::uint32_t parts = 0, part = 0;
+  std::uint64_t part_bytes = 0;  ///< of every part but the last
 };
 
 inline constexpr std::uint32_t kBlobMark = 0x626f6c62;                  // "blob"
@@ -69,7 +73,8 @@ struct BlobKey {
   std::string text;
 };
 BlobKey blob_key(const BlobName& name);
-BlobKey blob_part_key(const BlobName& name, const Digest& content, std::uint32_t part);
+/// The key of a part of the blob that has these facts. `part` counts from 0.
+BlobKey blob_part_key(const BlobFacts& facts, std::uint32_t part);
 /// The key of the record, whole or part, that has these facts.
 BlobKey key_of(const BlobFacts& facts);
 
@@ -77,12 +82,25 @@ BlobKey key_of(const BlobFacts& facts);
 KeyRange keys_of_space(std::string_view space);
 KeyRange keys_of_blob(const Key& key);
 
-/// Calls `each` with the records of a blob: its parts, if it has some, and then the record that names them.
+/// Calls `each` with the records of a blob: its parts of `part_bytes` each, where it is longer than that, and
+/// then the record that names them.
 /// Compresses what becomes at least a tenth smaller. Throws Error(invalid_argument) for a blob that is too large.
-void each_record(const BlobName& name, std::string_view content, const std::function<void(Record&&)>& each);
+void each_record(const BlobName& name, std::string_view content, std::uint64_t part_bytes,
+                 const std::function<void(Record&&)>& each);
 
-/// The piece of the content that one record has. Nothing when the image does not agree with the facts.
-std::optional<std::string> piece_of(const BlobFacts& facts, std::string&& image);
+/// Bytes and their owner.
+struct Bytes {
+  std::shared_ptr<const void> owner;
+  std::string_view view;
+
+  friend bool operator==(const Bytes& bytes, std::string_view other) noexcept { return bytes.view == other; }
+};
+/// Bytes that own a string.
+Bytes bytes_of(std::string&& content);
+
+/// The piece of the content that one record has. It shares the owner of `image`, or has one of its own.
+/// Nothing when the image does not agree with the facts.
+std::optional<Bytes> piece_of(const BlobFacts& facts, const Bytes& image);
 
 /// True for facts of a blob or a part, of any version.
 bool is_blob(std::string_view facts) noexcept;

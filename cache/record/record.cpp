@@ -87,14 +87,18 @@ bool is_intact(std::string_view bytes) {
          base::hash64(bytes.substr(kFixedSize + fixed->facts)) == fixed->body_sum;
 }
 
-std::optional<Record> decode(const Key& key, std::string_view bytes) {
+std::optional<RecordView> view_of(std::string_view bytes) {
   if (!is_intact(bytes)) return std::nullopt;
   const auto extent = extent_of(bytes);
-  const auto part = [&](std::uint64_t from, std::uint64_t to) {
-    return std::string(bytes.substr(from, to - from));
-  };
-  return Record{key, part(kFixedSize, extent->head), part(extent->head, extent->key_text),
-                part(extent->key_text, extent->total)};
+  const auto part = [&](std::uint64_t from, std::uint64_t to) { return bytes.substr(from, to - from); };
+  return RecordView{part(kFixedSize, extent->head), part(extent->head, extent->key_text),
+                    part(extent->key_text, extent->total)};
+}
+
+std::optional<Record> decode(const Key& key, std::string_view bytes) {
+  const auto view = view_of(bytes);
+  if (!view) return std::nullopt;
+  return Record{key, std::string(view->facts), std::string(view->key_text), std::string(view->image)};
 }
 
 }  // namespace kiln::cache

@@ -47,6 +47,12 @@ std::optional<RecordExtent> extent_of(std::string_view prefix);
 /// Returns whether `bytes` is one whole record, by both checksums.
 bool is_intact(std::string_view bytes);
 
+/// The parts of a record, as views of its bytes.
+struct RecordView {
+  std::string_view facts, key_text, image;
+};
+/// The parts of the record that `bytes` are. Returns nothing unless they are intact.
+std::optional<RecordView> view_of(std::string_view bytes);
 /// Decodes the bytes that lie under `key`. Returns nothing unless they are intact.
 std::optional<Record> decode(const Key& key, std::string_view bytes);
 

@@ -13,6 +13,13 @@ using namespace std::chrono_literals;
 constexpr auto kBatchWait = 10s;  // for the gate, per batch of a listing
 constexpr std::size_t kBatchEntries = 256;
 
+template <class Result>
+Result missed(Miss why) noexcept {
+  Result out;
+  out.miss = why;
+  return out;
+}
+
 /// Returns what `read` returns, or a miss when it throws. Damage is believed only when a second read finds
 /// it, because a meta page may have been read while a writer of another process wrote it.
 template <class Result, class Read>
@@ -22,12 +29,12 @@ Result believe_second(const Read& read) noexcept {
       Result got = read();
       if (got.miss != Miss::damaged || !again) return got;
     } catch (const Damaged&) {
-      if (!again) return {{}, Miss::damaged};
+      if (!again) return missed<Result>(Miss::damaged);
     } catch (...) {
       break;
     }
   }
-  return {{}, Miss::unreadable};
+  return missed<Result>(Miss::unreadable);
 }
 
 Miss miss_of(Entered entered) noexcept {
@@ -38,23 +45,41 @@ Miss miss_of(Entered entered) noexcept {
 
 }  // namespace
 
-GetResult Lookup::read(const Key& key, const std::string_view* key_text, base::Deadline deadline, bool* due) {
-  Buffer encoded;
+GotBytes Lookup::read_bytes(const Key& key, const std::string_view* key_text, base::Deadline deadline,
+                            bool* due) {
+  auto encoded = std::make_shared<Buffer>();
   std::string why;
   Copied copied = Copied::absent;
   const bool noted = key_text && upkeep_.may_note_recent();
   Moment moment;
   const Entered entered = read_pages(file_, deadline, why, [&](const PageFile& pages) {
-    copied = copy_record(pages, key, encoded);
+    copied = copy_record(pages, key, *encoded);
     if (due && copied == Copied::complete) *due = use_is_due(pages, key);
     if (noted) moment = moment_of(pages);
   });
-  if (copied == Copied::absent) return {{}, miss_of(entered)};
-  auto record = copied == Copied::complete ? decode(key, encoded.view()) : std::nullopt;
-  if (!record) return {{}, Miss::damaged};
-  if (key_text && record->key_text != *key_text) return {{}, Miss::other_key_text};
+  if (copied == Copied::absent) return {{}, {}, miss_of(entered)};
+  const auto record = copied == Copied::complete ? view_of(encoded->view()) : std::nullopt;
+  if (!record) return {{}, {}, Miss::damaged};
+  if (key_text && record->key_text != *key_text) return {{}, {}, Miss::other_key_text};
   if (noted) upkeep_.note_recent(moment, key);
-  return {std::move(record), {}};
+  return {std::move(encoded), record, {}};
+}
+
+GetResult Lookup::read(const Key& key, const std::string_view* key_text, base::Deadline deadline, bool* due) {
+  const GotBytes got = read_bytes(key, key_text, deadline, due);
+  if (!got.record) return {{}, got.miss};
+  return {Record{key, std::string(got.record->facts), std::string(got.record->key_text),
+                 std::string(got.record->image)},
+          {}};
+}
+
+GotBytes Lookup::get_bytes(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept {
+  return believe_second<GotBytes>([&] {
+    bool due = true;
+    GotBytes got = read_bytes(key, &key_text, deadline, upkeep_.runs() ? nullptr : &due);
+    if (got.record) upkeep_.note_use(key, due);
+    return got;
+  });
 }
 
 GetResult Lookup::get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept {

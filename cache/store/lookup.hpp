@@ -25,6 +25,7 @@ class Lookup {
 
   /// These work as the functions of the same names in Store.
   GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
+  GotBytes get_bytes(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
   Peeked<Record> peek(const Key& key, base::Deadline deadline) noexcept;
   Peeked<RecordText> peek_text(const Key& key, base::Deadline deadline) noexcept;
   std::vector<Record> find(const Digest& specialisation, base::Deadline deadline) noexcept;
@@ -35,6 +36,8 @@ class Lookup {
   /// Reads one record. With a key text the read is a use of the entry, which the table of recent uses notes.
   /// Without one it is an inspection. `due`, when given, receives whether the entry's use would have to be
   /// written. Throws Damaged, Error(io).
+  GotBytes read_bytes(const Key& key, const std::string_view* key_text, base::Deadline deadline,
+                      bool* due = nullptr);
   GetResult read(const Key& key, const std::string_view* key_text, base::Deadline deadline,
                  bool* due = nullptr);
 

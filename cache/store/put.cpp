@@ -59,7 +59,7 @@ struct Encoded {
 /// Returns the records that are not there, ordered by key. Returns nothing when single puts must do the work:
 /// a record is there with other bytes and must be replaced, is too large, or has a key that comes twice.
 std::optional<std::vector<Encoded>> missing_of(const PageFile& pages, const std::vector<Record>& records,
-                                               std::vector<PutResult>& out) {
+                                               Existing existing, std::vector<PutResult>& out) {
   std::vector<Encoded> missing;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const Record& record = records[i];
@@ -69,7 +69,7 @@ std::optional<std::vector<Encoded>> missing_of(const PageFile& pages, const std:
     if (copied == Copied::damaged) return std::nullopt;
     if (copied == Copied::complete) {
       const auto found = decode(key, there.view());
-      if (!found || found->key_text != record.key_text) return std::nullopt;
+      if (!found || !serves(*found, record, existing)) return std::nullopt;
       out[i].put = Put::present;
       continue;
     }
@@ -222,7 +222,7 @@ void Puts::write_in(WriteTransaction& writing, const PageFile& pages, const Key&
   }
 }
 
-bool Puts::put_together(const std::vector<Record>& records, std::chrono::milliseconds wait,
+bool Puts::put_together(const std::vector<Record>& records, std::chrono::milliseconds wait, Existing existing,
                         std::vector<PutResult>& out) {
   if (!file_.file().writable) return false;
   const auto deadline = base::Deadline::after(wait);
@@ -230,7 +230,7 @@ bool Puts::put_together(const std::vector<Record>& records, std::chrono::millise
   std::string why;
   if (file_.enter(deadline, writing, why) != Entered::yes) return false;
   const PageFile pages = writing->pages();
-  const auto missing = missing_of(pages, records, out);
+  const auto missing = missing_of(pages, records, existing, out);
   if (!missing) return false;
   if (missing->empty()) return true;
 

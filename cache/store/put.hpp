@@ -24,7 +24,7 @@ class Puts {
   PutResult put(const Record& record, std::chrono::milliseconds wait, Existing existing);
   /// Writes the records that are not there in one transaction, and fills `out`. Returns false, and writes
   /// nothing, when more is needed: room, healing, a longer wait. Throws Error.
-  bool put_together(const std::vector<Record>& records, std::chrono::milliseconds wait,
+  bool put_together(const std::vector<Record>& records, std::chrono::milliseconds wait, Existing existing,
                     std::vector<PutResult>& out);
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,12 @@ std::string_view to_string(Put put) noexcept;
 
 struct GetResult {
   std::optional<Record> record;
+  Miss miss = Miss::absent;  ///< meaningless with a record
+};
+/// A record as views of bytes that this object owns, so that an image is not copied once more.
+struct GotBytes {
+  std::shared_ptr<const void> owner;
+  std::optional<RecordView> record;
   Miss miss = Miss::absent;  ///< meaningless with a record
 };
 /// An optional of what was read; `miss` says why it is empty. An entry that was evicted, cleared or dropped

@@ -66,6 +66,10 @@ GetResult Store::get(const Key& key, std::string_view key_text, base::Deadline d
   return impl_->lookup.get(key, key_text, deadline);
 }
 
+GotBytes Store::get_bytes(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept {
+  return impl_->lookup.get_bytes(key, key_text, deadline);
+}
+
 Peeked<Record> Store::peek(const Key& key, base::Deadline deadline) noexcept {
   return impl_->lookup.peek(key, deadline);
 }
@@ -96,11 +100,11 @@ PutResult Store::put(const Record& record, std::chrono::milliseconds wait, Exist
   return out;
 }
 
-std::vector<PutResult> Store::put_many(const std::vector<Record>& records) noexcept {
+std::vector<PutResult> Store::put_many(const std::vector<Record>& records, Existing existing) noexcept {
   std::vector<PutResult> out(records.size());
   bool together = false;
   try {
-    together = records.size() > 1 && impl_->puts.put_together(records, put_wait(), out);
+    together = records.size() > 1 && impl_->puts.put_together(records, put_wait(), existing, out);
   } catch (const std::exception&) {  // no room, damage, a disk that failed: the single puts say which
   }
   std::chrono::milliseconds wait = put_wait();
@@ -109,7 +113,7 @@ std::vector<PutResult> Store::put_many(const std::vector<Record>& records) noexc
       impl_->upkeep->note_use(records[i].key, true);
       continue;
     }
-    out[i] = put(records[i], wait);
+    out[i] = put(records[i], wait, existing);
     // The puts after one that timed out must not all wait as long.
     wait = out[i].put == Put::gate_timeout ? std::min(put_wait(), kPutWaitAfterTimeout) : put_wait();
   }

@@ -49,6 +49,8 @@ class Store {
 
   /// The record of exactly this key whose key text is exactly `key_text`. Never throws; a fault is a miss.
   GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
+  /// As get, without a copy of the image.
+  GotBytes get_bytes(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
   /// Every intact record of a specialisation, whatever the toolchain. Never throws.
   std::vector<Record> find(const Digest& specialisation, base::Deadline deadline) noexcept;
   /// One record by key alone, for inspection: this is no use of it. Never throws; a fault is a miss.
@@ -68,7 +70,8 @@ class Store {
   /// transaction with one sync when nothing is in the way: room to be made, damage, a key that comes twice.
   /// Otherwise they are put one after the other. Meant for records of some 16 MiB together, since the gate is
   /// held while they are written. Never throws.
-  std::vector<PutResult> put_many(const std::vector<Record>& records) noexcept;
+  std::vector<PutResult> put_many(const std::vector<Record>& records,
+                                  Existing existing = Existing::kept) noexcept;
   std::chrono::milliseconds put_wait() const noexcept;
   /// Calls `each` for every entry with an intact head, ordered by key. The entries are copied out in batches,
   /// each from a snapshot of its own; the gate is not held while `each` runs. Throws Error(io) when the store

@@ -32,7 +32,12 @@ class Lease {
 /// It is a view that a Service owns. Copies are cheap.
 class Blobs {
  public:
-  enum class Put { stored = KILN_BLOB_STORED, present = KILN_BLOB_PRESENT, skipped = KILN_BLOB_SKIPPED };
+  enum class Put {
+    stored = KILN_BLOB_STORED,
+    present = KILN_BLOB_PRESENT,
+    skipped = KILN_BLOB_SKIPPED,
+    queued = KILN_BLOB_QUEUED
+  };
   struct Leased {
     std::optional<std::string> found;
     Lease lease;  ///< empty, without `found`: make the blob for yourself
@@ -46,7 +51,7 @@ class Blobs {
     detail::check(kiln_blob_get(handle_, key.data(), key.size(), &out.text));
     return out.bytes();
   }
-  /// Stores a blob, and ends the lease. It is on disk when this returns. Throws Error(invalid_argument).
+  /// Stores a blob, and ends the lease. It is on disk when this returns, unless it was queued. Throws Error(invalid_argument).
   Put put(std::string_view key, std::string_view content, Lease lease = {}) const {
     std::int32_t state = 0;
     detail::check(kiln_blob_put(handle_, key.data(), key.size(), content.data(), content.size(),
@@ -59,6 +64,12 @@ class Blobs {
     kiln_lease* held = nullptr;
     detail::check(kiln_blob_lease(handle_, key.data(), key.size(), wait_seconds, &out.text, &held));
     return {out.bytes(), Lease(held)};
+  }
+  /// Waits until queued blobs are stored or skipped. False when the wait was over first.
+  bool flush(double wait_seconds) const {
+    std::int32_t flushed = 0;
+    detail::check(kiln_blobs_flush(handle_, wait_seconds, &flushed));
+    return flushed != 0;
   }
   /// A JSON array of the blobs of the space (kiln_blobs_list in kiln.h).
   std::string list() const {

@@ -247,7 +247,7 @@ KILN_API kiln_status kiln_process_seal(void);
 /** Text that kiln made. Release it with kiln_text_release(). */
 typedef struct kiln_text {
   size_t struct_size;
-  const char* data; /**< ends with a zero byte */
+  const char* data; /**< ends with a zero byte, unless it is a blob */
   size_t size;      /**< bytes, without the zero byte */
   void* owner;
 } kiln_text;
@@ -264,12 +264,24 @@ KILN_API void kiln_text_release(kiln_text* text);
 KILN_API kiln_status kiln_service_missing(kiln_service* service, kiln_text* out);
 
 /**
- * Writes a digest of the loaded kernels: 32 hex digits and a zero byte.
+ * Writes a digest of the loaded kernels and of the blobs that this process has used: 32 hex digits and a zero
+ * byte.
  *
- * The digest covers specialisations, resolved parameters, archs and the bytes of the images, in any order.
- * Two ranks with the same fingerprint run the same kernels.
+ * The digest covers specialisations, resolved parameters, archs and the bytes of the images, in any order. It
+ * covers space, key, compatibility and content of each blob that was read or stored.
+ * Two ranks with the same fingerprint run the same code.
  */
 KILN_API kiln_status kiln_service_fingerprint(kiln_service* service, char out[33]);
+
+/**
+ * Describes what the fingerprint covers, as a JSON object, so that two ranks find what differs.
+ *
+ * "fingerprint" is that of kiln_service_fingerprint(). "spaces" is an array with an item for each space in use:
+ * "space" ("kernels", or a space of blobs), "fingerprint" of the space alone, and "items", an object of names and
+ * arrays of digests. A kernel's name has its specialisation and arch. A blob's name has its key, and after a line
+ * break its compatibility; bytes that are no UTF-8 are shown as U+FFFD.
+ */
+KILN_API kiln_status kiln_service_describe_fingerprint(kiln_service* service, kiln_text* out);
 
 /**
  * Lets kiln_template_get_or_fallback() return the specialised kernels that have become ready meanwhile.
@@ -787,6 +799,9 @@ typedef struct kiln_blobs_options {
    *  0: half of the store. */
   uint64_t budget_bytes;
   int32_t refuse_when_sealed; /**< 1: a blob that is not there is an error once the service is sealed */
+  /** 1: a put returns once the blob is queued, and a thread of the service stores it. This process finds a queued
+   *  blob. It is lost when the process ends by a signal or by _exit() before it is stored. */
+  int32_t behind;
 } kiln_blobs_options;
 
 /**
@@ -810,12 +825,14 @@ KILN_API kiln_status kiln_blob_get(kiln_blobs* blobs, const void* key, size_t ke
 enum {
   KILN_BLOB_STORED = 0,
   KILN_BLOB_PRESENT = 1, /**< the same bytes were there */
-  KILN_BLOB_SKIPPED = 2  /**< no room, no store or a busy store; a warning says which */
+  KILN_BLOB_SKIPPED = 2, /**< no room, no store or a busy store; a warning says which */
+  KILN_BLOB_QUEUED = 3   /**< another thread stores it (kiln_blobs_options.behind) */
 };
 /**
- * Stores a blob, and replaces one with other bytes. It is on disk when this returns.
+ * Stores a blob, and replaces one with other bytes. It is on disk when this returns, unless it was queued.
  *
- * `lease`: the lease to make it, or null. It ends with this call, whatever the call returns.
+ * `lease`: the lease to make it, or null. It is the caller's no more, whatever the call returns. Other callers
+ *  wait until the blob is stored.
  * `state`: receives KILN_BLOB_*; may be null.
  * invalid_argument: more than 16 GiB.
  */
@@ -835,6 +852,12 @@ KILN_API kiln_status kiln_blob_lease(kiln_blobs* blobs, const void* key, size_t 
                                      kiln_text* out, kiln_lease** lease);
 /** Ends a lease without a blob, so that the next caller makes it. Null is allowed. */
 KILN_API void kiln_lease_end(kiln_lease* lease);
+
+/**
+ * Waits until the blobs that were queued are stored or skipped, at most `wait_seconds` (negative: no limit).
+ * `flushed` receives 0 when the wait was over first; may be null.
+ */
+KILN_API kiln_status kiln_blobs_flush(kiln_blobs* blobs, double wait_seconds, int32_t* flushed);
 
 /**
  * Lists the blobs of the space, of every compatibility, in layers and store, as a JSON array.

@@ -97,10 +97,11 @@ class Service {
     });
   }
   /// Opens a space of blobs (kiln_service_open_blobs in kiln.h). Touches no file. Throws Error(invalid_argument).
+  /// The parameters are the fields of kiln_blobs_options.
   Blobs blobs(const std::string& space, const std::string& compatibility = {}, std::uint64_t budget_bytes = 0,
-              bool refuse_when_sealed = false) {
-    const kiln_blobs_options options{sizeof options, space.c_str(), compatibility.c_str(), budget_bytes,
-                                     refuse_when_sealed};
+              bool refuse_when_sealed = false, bool behind = false) {
+    const kiln_blobs_options options{sizeof options, space.c_str(),      compatibility.c_str(),
+                                     budget_bytes,   refuse_when_sealed, behind};
     kiln_blobs* out = nullptr;
     detail::check(kiln_service_open_blobs(handle_.get(), &options, &out));
     return Blobs(out);
@@ -145,7 +146,12 @@ class Service {
   std::string missing() const {
     return text_of([&](kiln_text* out) { return kiln_service_missing(handle_.get(), out); });
   }
-  /// A digest of the loaded kernels, 32 hex digits. Two ranks that run the same kernels have the same digest.
+  /// All that the fingerprint covers, as JSON (kiln_service_describe_fingerprint in kiln.h).
+  std::string describe_fingerprint() const {
+    return text_of([&](kiln_text* out) { return kiln_service_describe_fingerprint(handle_.get(), out); });
+  }
+  /// A digest of the loaded kernels and the used blobs, 32 hex digits. Two ranks that run the same code have the
+  /// same digest.
   std::string fingerprint() const {
     char out[33];
     detail::check(kiln_service_fingerprint(handle_.get(), out));

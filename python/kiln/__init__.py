@@ -17,6 +17,7 @@ from ._arrays import DeviceArray
 from ._blobs import Blobs, Lease
 from ._default import service, use_service
 from ._errors import Code, CompileError, DeadlineExceeded, Error, NotReady
+from ._fingerprint import Fingerprint, RanksDiffer, fingerprint
 from ._kiln import Image, Kernel, Template, attention_plan, attention_sizes, library_version, process_seal
 from ._service import CaptureScope, Service
 from ._values import AttentionPlan, AttentionSizes, DevicePtr, KernelInfo, Progress
@@ -33,16 +34,19 @@ __all__ = [
     "DeviceArray",
     "DevicePtr",
     "Error",
+    "Fingerprint",
     "Image",
     "Kernel",
     "KernelInfo",
     "Lease",
     "NotReady",
     "Progress",
+    "RanksDiffer",
     "Service",
     "Template",
     "attention_plan",
     "attention_sizes",
+    "fingerprint",
     "library_version",
     "process_seal",
     "service",

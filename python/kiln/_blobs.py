@@ -21,6 +21,8 @@ class Blobs:
     part of the key, and is compared when a blob is found.
     `budget` in bytes is what the space may take in the store; the least recently used blobs go first. 0: half of it.
     `refuse_when_sealed`: a blob that is not there raises NotReady once the service or the process is sealed.
+    `behind`: a put returns once the blob is queued, and a thread of the service stores it. This process finds a queued
+    blob. One that is queued is lost when the process ends by a signal or by os._exit().
 
     A missing, damaged or torn blob is not there, and a put that finds no room is skipped: neither raises.
     Keys are str or bytes of up to 64 KiB; values are anything with the buffer protocol, up to 16 GiB.
@@ -37,24 +39,25 @@ class Blobs:
         *,
         budget: int = 0,
         refuse_when_sealed: bool = False,
+        behind: bool = False,
     ) -> None:
         self.service = service if service is not None else default_service()
         self.space = space
         self.compatibility = compatibility
-        self._blobs = self.service.open_blobs(space, compatibility, budget, refuse_when_sealed)
+        self._blobs = self.service.open_blobs(space, compatibility, budget, refuse_when_sealed, behind)
 
     def get(self, key: Key) -> bytes | None:
         """Returns the blob, or None. Asks the layers, the writable store and the fleet's tier."""
         return self._blobs.get(_bytes(key))
 
     def put(self, key: Key, data: Any, *, lease: Lease | None = None) -> str:
-        """Stores a blob, and replaces one with other bytes. It is on disk when this returns.
+        """Stores a blob, and replaces one with other bytes. It is on disk when this returns, unless it was queued.
 
-        Returns "stored", "present" (the same bytes were there) or "skipped" (no room, no store; a warning says
-        which). Ends the lease.
+        Returns "stored", "present" (the same bytes were there), "skipped" (no room, no store; a warning says which)
+        or "queued" (`behind`). Ends the lease once the blob is stored.
         """
         held = lease._take() if lease is not None else None
-        return ("stored", "present", "skipped")[self._blobs.put(_bytes(key), data, held)]
+        return ("stored", "present", "skipped", "queued")[self._blobs.put(_bytes(key), data, held)]
 
     def lease(self, key: Key, wait: float = 600) -> Lease:
         """Returns the blob or the right to make it, as a context manager.
@@ -68,6 +71,10 @@ class Blobs:
         """
         data, held = self._blobs.lease(_bytes(key), wait)
         return Lease(self, key, data, held)
+
+    def flush(self, wait: float = -1) -> bool:
+        """Waits at most `wait` seconds (negative: no limit) until queued blobs are stored. False when that was over first."""
+        return self._blobs.flush(wait)
 
     def list(self) -> list[dict[str, Any]]:
         """Returns the blobs of the space, of every compatibility, in layers and store.

@@ -23,6 +23,7 @@ class Blobs:
     def get(self, key: Any) -> bytes | None: ...
     def put(self, key: Any, data: Any, lease: Lease | None = None) -> int: ...
     def lease(self, key: Any, wait: float) -> tuple[bytes | None, Lease | None]: ...
+    def flush(self, wait: float) -> bool: ...
     def list(self) -> str: ...
     def delete(self, key: Any) -> bool: ...
 
@@ -170,7 +171,7 @@ class Service:
         """An operator on a device, as a capsule for Operator."""
     def describe_operators(self, name: str | None) -> str:
         """A JSON array: `operators` in docs/schema/templates.json."""
-    def open_blobs(self, space: str, compatibility: str, budget: int, refuse_when_sealed: bool) -> Blobs:
+    def open_blobs(self, space: str, compatibility: str, budget: int, refuse_when_sealed: bool, behind: bool) -> Blobs:
         """The blobs of a space, for kiln.Blobs."""
     def describe_blobs(self) -> str:
         """A JSON array with the counts of each space."""
@@ -193,7 +194,9 @@ class Service:
     def missing(self) -> str:
         """The specialisations that were refused because of the seal, as the text of a plan."""
     def fingerprint(self) -> str:
-        """32 hex digits over what is loaded: equal in two processes that run the same kernels."""
+        """32 hex digits over loaded kernels and used blobs: equal in two processes that run the same code."""
+    def describe_fingerprint(self) -> str:
+        """A JSON object of what the fingerprint covers (kiln_service_describe_fingerprint in kiln.h)."""
     def adopt(self) -> int:
         """Lets get(fallback=True) return the specialised kernels that have become ready; returns their number."""
     def stats(self) -> dict[str, int | float]:

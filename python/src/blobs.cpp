@@ -82,6 +82,11 @@ class Blobs {
     return nb::make_tuple(
         out.bytes(), held ? nb::cast(new Lease(holder_, held), nb::rv_policy::take_ownership) : nb::none());
   }
+  bool flush(double wait) const {
+    int32_t flushed = 0;
+    call(holder_, [&] { return kiln_blobs_flush(handle_, wait, &flushed); });
+    return flushed != 0;
+  }
   std::string list() const {
     Given out;
     call(holder_, [&] { return kiln_blobs_list(handle_, &out.text); });
@@ -102,11 +107,12 @@ class Blobs {
 }  // namespace
 
 nb::object open_blobs(const std::shared_ptr<Holder>& holder, const std::string& space,
-                      const std::string& compatibility, std::uint64_t budget, bool refuse_when_sealed) {
+                      const std::string& compatibility, std::uint64_t budget, bool refuse_when_sealed,
+                      bool behind) {
   kiln_blobs_options options{};
   options.struct_size = sizeof options;
   options.space = space.c_str(), options.compatibility = compatibility.c_str();
-  options.budget_bytes = budget, options.refuse_when_sealed = refuse_when_sealed;
+  options.budget_bytes = budget, options.refuse_when_sealed = refuse_when_sealed, options.behind = behind;
   kiln_blobs* out = nullptr;
   call(holder, [&] { return kiln_service_open_blobs(holder->service(), &options, &out); });
   return nb::cast(new Blobs(holder, out), nb::rv_policy::take_ownership);
@@ -118,6 +124,7 @@ void add_blobs(nb::module_& m) {
       .def("get", &Blobs::get, "key"_a)
       .def("put", &Blobs::put, "key"_a, "data"_a, "lease"_a.none() = nb::none())
       .def("lease", &Blobs::lease, "key"_a, "wait"_a)
+      .def("flush", &Blobs::flush, "wait"_a)
       .def("list", &Blobs::list)
       .def("delete", &Blobs::remove, "key"_a);
 }

@@ -159,8 +159,8 @@ class Service {
         [&](kiln_text* out) { return kiln_service_describe_operators(handle(), c_text(name), out); });
   }
   nb::object open_blobs(const std::string& space, const std::string& compatibility, std::uint64_t budget,
-                        bool refuse_when_sealed) {
-    return python::open_blobs(holder_, space, compatibility, budget, refuse_when_sealed);
+                        bool refuse_when_sealed, bool behind) {
+    return python::open_blobs(holder_, space, compatibility, budget, refuse_when_sealed, behind);
   }
   std::string describe_blobs() {
     return take_text([&](kiln_text* out) { return kiln_service_describe_blobs(handle(), out); });
@@ -193,6 +193,9 @@ class Service {
     char out[33] = {};
     call(holder_, [&] { return kiln_service_fingerprint(handle(), out); });
     return out;
+  }
+  std::string describe_fingerprint() {
+    return take_text([&](kiln_text* out) { return kiln_service_describe_fingerprint(handle(), out); });
   }
   uint64_t adopt() {
     uint64_t adopted = 0;
@@ -298,7 +301,7 @@ void add_service(nb::module_& m) {
       .def("open_operator", &Service::open_operator, "name"_a, "device"_a, "arch"_a.none())
       .def("describe_operators", &Service::describe_operators, "name"_a.none())
       .def("open_blobs", &Service::open_blobs, "space"_a, "compatibility"_a, "budget"_a,
-           "refuse_when_sealed"_a)
+           "refuse_when_sealed"_a, "behind"_a)
       .def("describe_blobs", &Service::describe_blobs)
       .def("add_template_path", &Service::add_template_path, "path"_a)
       .def("add_template", &Service::add_template, "manifest"_a, "source"_a, "reference"_a = nb::none())
@@ -307,6 +310,7 @@ void add_service(nb::module_& m) {
       .def("seal", &Service::seal)
       .def("missing", &Service::missing)
       .def("fingerprint", &Service::fingerprint)
+      .def("describe_fingerprint", &Service::describe_fingerprint)
       .def("adopt", &Service::adopt)
       .def("stats", &Service::stats);
 }

@@ -130,3 +130,13 @@ print(place.path())
 def test_the_description_of_blobs_is_json(service):
     kiln.Blobs(service, "a"), kiln.Blobs(service, "b", "v")
     assert [(item["space"], item["compatibility"]) for item in json.loads(service.describe_blobs())] == [("a", ""), ("b", "v")]
+
+
+def test_a_queued_blob_is_found_at_once_and_stored_by_a_flush(service):
+    blobs = kiln.Blobs(service, "behind", "v1", behind=True)
+    assert blobs.put("k", b"value") == "queued"
+    assert blobs.get("k") == b"value"
+    assert blobs.flush() and blobs.counts()["puts"] == 1
+    with blobs.lease("other", wait=5) as lease:
+        assert lease.held and lease.put(b"made") == "queued"
+    assert kiln.Blobs(service, "behind", "v1").get("other") == b"made"

@@ -23,6 +23,7 @@ torch.manual_seed(0)
 x, y = torch.randn(8, 64), torch.randn(8, 64)
 assert torch.allclose(f(x, y), (x.sin() * y.cos()).relu().sum(-1), atol=1e-5)
 from torch._dynamo.utils import counters
+caches._blobs().flush()
 print(json.dumps(dict(counters["inductor"]) | dict(counters["aot_autograd"]) | caches._blobs().counts()))
 """
 

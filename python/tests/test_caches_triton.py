@@ -28,7 +28,9 @@ def compiled(block):
 import hashlib
 cubin = hashlib.sha256(compiled(128).asm["cubin"]).hexdigest()
 import kiln.caches.triton
-print(json.dumps({"cubin": cubin} | kiln.caches.triton._blobs().counts()))
+blobs = kiln.caches.triton._blobs()
+blobs.flush()
+print(json.dumps({"cubin": cubin} | blobs.counts()))
 """
 MANAGER = "kiln.caches.triton:CacheManager"
 

@@ -3,7 +3,7 @@ set(runtime_folder ${CMAKE_CURRENT_LIST_DIR})
 # Tests of the static library's classes.
 kiln_tests(runtime_tests SOURCES runtime/config/*_test.cpp runtime/kernels/ready_table_test.cpp runtime/state/permission_test.cpp
   runtime/tuned/pinned_choices_test.cpp USES kiln_runtime kiln_cache)
-kiln_tests(runtime_tests SOURCES runtime/path/fleet_test.cpp runtime/path/fleet_delay_test.cpp runtime/path/fleet_partition_test.cpp LABEL fault)
+kiln_tests(runtime_tests SOURCES runtime/path/fleet_test.cpp runtime/path/fleet_delay_test.cpp runtime/path/fleet_partition_test.cpp runtime/blob/blob_fleet_test.cpp LABEL fault)
 kiln_tests(runtime_tests SOURCES runtime/path/*_test.cpp runtime/blob/*_test.cpp runtime/state/recorder*_test.cpp runtime/state/*fork_test.cpp LABEL process)
 target_sources(runtime_tests PRIVATE support/thread_sanitizer.cpp)
 kiln_tests(reference_gpu_test SOURCES runtime/service/reference_gpu_test.cpp USES kiln_library LABEL gpu)

@@ -1,17 +1,25 @@
-"""Settings that the adapters share: the service, the wait for a lease, and what a cached file depends on."""
+"""Shared by the adapters: the service, the wait for a lease, what a cached file depends on, and the end of a process."""
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
+import pathlib
 import platform
+import sys
 import sysconfig
 import threading
+from multiprocessing import util
 
 from .._blobs import Blobs
 from .._default import service
 
+_LAST_WAIT = 60.0  # seconds for blobs that are queued when the process ends
+
 _lock = threading.Lock()
 _spaces: dict[str, Blobs] = {}
+START = pathlib.Path(__file__).parent / "start"  # the folder of a sitecustomize that switches the caches on
 
 
 def wait() -> float:
@@ -36,6 +44,52 @@ def blobs(space: str, compatibility: str) -> Blobs:
     current = service()
     with _lock:
         found = _spaces.get(space)
+        if not _spaces:
+            _leave_well()
         if found is None or found.service is not current or found.compatibility != compatibility:
-            found = _spaces[space] = Blobs(current, space, compatibility)
+            found = _spaces[space] = Blobs(current, space, compatibility, behind=True)
         return found
+
+
+def for_children(caches: str) -> None:
+    """Lets the Python processes that this one starts use these of kiln's caches, too ("on", "inductor"); "": no more.
+
+    torch's compile workers get this process's sys.path as their PYTHONPATH, other children its environment.
+    """
+    start = str(START)
+    paths = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != start]
+    sys.path[:] = [entry for entry in sys.path if entry != start]
+    if caches:
+        paths.insert(0, start)
+        sys.path.insert(1, start)  # before the standard library's, after the folder of the program
+        os.environ["KILN_CACHES"] = caches
+    else:
+        os.environ.pop("KILN_CACHES", None)
+    if paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+def _leave_well() -> None:
+    """Has _leave() called at the end of this process, and of children that multiprocessing forks."""
+    atexit.register(_leave)
+    util.register_after_fork(_leave, lambda leave: util.Finalize(None, leave, exitpriority=0))
+
+
+def _leave() -> None:
+    """Stores what is queued. Writes what the caches did into KILN_CACHES_REPORT, a folder, for `kiln wrap`."""
+    services = {id(blobs.service): blobs.service for blobs in _spaces.values() if not blobs.service.closed}
+    for blobs in _spaces.values():
+        if not blobs.service.closed:
+            blobs.flush(_LAST_WAIT)
+    folder = os.environ.get("KILN_CACHES_REPORT")
+    if folder:
+        spaces = [item for each in services.values() for item in json.loads(each.describe_blobs())]
+        report = {"process": os.getpid(), "argv": sys.argv, "spaces": spaces}
+        try:
+            path = pathlib.Path(folder) / f"{os.getpid()}.json"
+            path.with_suffix(".new").write_text(json.dumps(report))
+            path.with_suffix(".new").rename(path)
+        except OSError:  # the folder went with the command that reads it
+            pass

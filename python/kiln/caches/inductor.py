@@ -12,7 +12,9 @@ The values hold pickles. kiln gives only what this user's store, a layer's owner
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import threading
 from typing import Any
 
@@ -84,31 +86,35 @@ def apply(*, triton: bool = True, autotune: bool | None = None) -> None:
     """
     if _before:
         return
-    if autotune is None:
-        autotune = torch.cuda.is_available()
+    if autotune is None:  # device_count() asks NVML, so that a process may fork afterwards
+        autotune = not _is_compile_worker() and torch.cuda.device_count() > 0
     for name, (module, switch) in _CACHES.items():
         cache = getattr(remote_cache, name, None)
-        settings = _module(module)
+        settings = importlib.import_module(module)
         if cache is None or not hasattr(settings, switch):
             continue  # this version of torch has no such cache
-        if not autotune and "Autotune" in name:
-            continue
         _before[name] = (cache.backend_override_cls, getattr(settings, switch))
         cache.backend_override_cls = Backend
-        setattr(settings, switch, True)
+        if autotune or "Autotune" not in name:
+            setattr(settings, switch, True)
     if triton and not os.environ.get("TRITON_CACHE_MANAGER"):
         _before["triton"] = True
         os.environ["TRITON_CACHE_MANAGER"] = _MANAGER
+    if "KILN_CACHES" not in os.environ:
+        _before["children"] = True
+        _settings.for_children("on" if triton else "inductor")
     _before.setdefault("applied", True)
 
 
 def undo() -> None:
     """Restores what apply() changed."""
+    if _before.get("children"):
+        _settings.for_children("")
     for name, value in _before.items():
         if name in _CACHES:
             module, switch = _CACHES[name]
             getattr(remote_cache, name).backend_override_cls = value[0]
-            setattr(_module(module), switch, value[1])
+            setattr(importlib.import_module(module), switch, value[1])
     if _before.get("triton") and os.environ.get("TRITON_CACHE_MANAGER") == _MANAGER:
         del os.environ["TRITON_CACHE_MANAGER"]
     _before.clear()
@@ -131,8 +137,6 @@ def load_artifacts(name: str) -> bool:
     return True
 
 
-def _module(name: str) -> Any:
-    out: Any = torch
-    for part in name.split(".")[1:]:
-        out = getattr(out, part)
-    return out
+def _is_compile_worker() -> bool:
+    """True in a process that compiles for another one, whose settings of torch it gets."""
+    return "compile_worker" in sys.argv[0]

@@ -24,9 +24,10 @@ std::string_view bytes_of(const void* data, std::size_t size, const char* what) 
 }
 std::string_view key_of(const void* key, std::size_t size) { return bytes_of(key, size, "key is null"); }
 
-void give_blob(kiln_text* out, std::optional<std::string>&& blob) {
+void give_blob(kiln_text* out, BlobSpace::Found&& blob) {
   if (!blob) return fill_sized(out, kiln_text{});
-  give_text(out, [&] { return std::move(*blob); });
+  const std::string_view bytes = blob->view.data() ? blob->view : std::string_view("");  // null: no blob
+  give_bytes(out, std::move(blob->owner), bytes);
 }
 
 std::string dumped(const nlohmann::json& json) {
@@ -61,8 +62,9 @@ kiln_status kiln_service_open_blobs(kiln_service* service, const kiln_blobs_opti
   return guarded([&] {
     require(options && out, "options and out must not be null");
     const kiln_blobs_options given = sized(options);
-    BlobSpace& opened = c_api::of(service).blobs().open(
-        {text(given.space), text(given.compatibility), given.budget_bytes, given.refuse_when_sealed != 0});
+    BlobSpace& opened =
+        c_api::of(service).blobs().open({text(given.space), text(given.compatibility), given.budget_bytes,
+                                         given.refuse_when_sealed != 0, given.behind != 0});
     *out = reinterpret_cast<kiln_blobs*>(&opened);
   });
 }
@@ -99,6 +101,13 @@ kiln_status kiln_blob_lease(kiln_blobs* blobs, const void* key, size_t key_size,
 }
 
 void kiln_lease_end(kiln_lease* lease) { delete lease; }
+
+kiln_status kiln_blobs_flush(kiln_blobs* blobs, double wait_seconds, int32_t* flushed) {
+  return guarded([&] {
+    const bool done = of(blobs).flush(wait_of(wait_seconds));
+    if (flushed) *flushed = done ? 1 : 0;
+  });
+}
 
 kiln_status kiln_blobs_list(kiln_blobs* blobs, kiln_text* out) {
   return guarded([&] {

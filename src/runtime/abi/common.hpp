@@ -70,13 +70,23 @@ void fill_sized(T* out, T value) {
   std::memcpy(out, &value, size);
 }
 
+/// The object behind kiln_text.owner, which kiln_text_release() deletes.
+using TextOwner = std::shared_ptr<const void>;
+
+/// Gives bytes to the caller, which keeps their owner until it releases them.
+inline void give_bytes(kiln_text* out, TextOwner owner, std::string_view bytes) {
+  require_sized(out, sizeof *out);
+  auto owned = std::make_unique<TextOwner>(std::move(owner));
+  fill_sized(out, kiln_text{sizeof(kiln_text), bytes.data(), bytes.size(), owned.get()});
+  static_cast<void>(owned.release());  // the caller's now
+}
+
 /// Gives the text that `make()` returns to the caller.
 template <class Make>
 void give_text(kiln_text* out, const Make& make) {
   require_sized(out, sizeof *out);  // a shorter one could not be released
-  auto owned = std::make_unique<std::string>(make());
-  fill_sized(out, kiln_text{sizeof(kiln_text), owned->c_str(), owned->size(), owned.get()});
-  static_cast<void>(owned.release());  // the caller's now
+  const auto text = std::make_shared<const std::string>(make());
+  give_bytes(out, text, {text->c_str(), text->size()});
 }
 
 inline std::string text(const char* s) { return s ? s : ""; }

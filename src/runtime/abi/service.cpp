@@ -64,7 +64,7 @@ kiln_status kiln_process_seal(void) {
 
 void kiln_text_release(kiln_text* text) {
   if (!text || !text->owner) return;
-  delete static_cast<std::string*>(text->owner);
+  delete static_cast<TextOwner*>(text->owner);
   text->owner = nullptr, text->data = "", text->size = 0;
 }
 
@@ -75,8 +75,12 @@ kiln_status kiln_service_missing(kiln_service* service, kiln_text* out) {
 kiln_status kiln_service_fingerprint(kiln_service* service, char out[33]) {
   return guarded([&] {
     require(out != nullptr, "out is null");
-    std::snprintf(out, 33, "%s", of(service).fingerprint().hex().c_str());
+    std::snprintf(out, 33, "%s", fingerprint_of(of(service).used()).hex().c_str());
   });
+}
+
+kiln_status kiln_service_describe_fingerprint(kiln_service* service, kiln_text* out) {
+  return guarded([&] { give_text(out, [&] { return to_json(of(service).used()); }); });
 }
 
 kiln_status kiln_service_adopt(kiln_service* service, uint64_t* adopted) {

@@ -6,6 +6,7 @@
 
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "base/process.hpp"
 #include "base/quote.hpp"
 #include "base/wire.hpp"
 #include "kiln/error.hpp"
@@ -17,18 +18,117 @@ using namespace std::chrono_literals;
 
 constexpr auto kReadPatience = 5s;  // at the gate, for a stopped writer of another process
 constexpr auto kTrimPatience = 2s;
+constexpr auto kQueuePatience = 60s;        // for a blob that this process has queued itself
 constexpr std::uint64_t kBudgetSteps = 64;  // looks at a budget while a process writes all of it
+/// An entry of the tier has some room beside its piece, for the key text and the facts.
+constexpr std::uint64_t kTierPart = fleet::kMostEnvelope / 4 * 3;
 
 /// For people: "triton 3f2a..., 12 KiB"; keys may be any bytes.
 std::string subject_of(const std::string& space, std::string_view key) {
   return "blob " + base::quote(key, 60) + " of space " + space;
 }
 
+/// The content of a blob, put together from its pieces.
+class JoinedContent {
+ public:
+  explicit JoinedContent(const cache::BlobFacts& facts) : facts_(facts) {}
+  void add(const std::optional<cache::Bytes>& piece) {
+    fits_ = fits_ && piece && content_.size() + piece->view.size() <= facts_.size;
+    if (fits_) content_ += piece->view;
+  }
+  bool fits() const noexcept { return fits_; }
+  /// Nothing when a piece was missing, or the content is not the one that the facts tell.
+  std::optional<cache::Bytes> whole() {
+    if (!fits_ || content_.size() != facts_.size || base::digest_of(content_) != facts_.content)
+      return std::nullopt;
+    return cache::bytes_of(std::move(content_));
+  }
+
+ private:
+  const cache::BlobFacts& facts_;
+  std::string content_;
+  bool fits_ = true;
+};
+
+bool in_store(cache::Put put) noexcept { return put == cache::Put::stored || put == cache::Put::present; }
+
 }  // namespace
 
-BlobSpace::BlobSpace(Core& core, const BlobSpaceOptions& options) : core_(core), options_(options) {
+struct BlobSpace::Shared {
+  Shared(std::string its_space, std::uint64_t its_budget) : space(std::move(its_space)), budget(its_budget) {}
+
+  /// Counts the put of one record.
+  void written(cache::Store& store, const cache::PutResult& result, std::uint64_t bytes) noexcept {
+    counts.evictions += result.evicted;
+    if (result.put != cache::Put::stored) return;
+    counts.bytes_written += bytes;
+    keep_budget(store, bytes);
+  }
+  /// Counts the put of one blob, whose last record ended so.
+  void ended(cache::Put put) noexcept {
+    ++(!in_store(put) ? counts.puts_skipped : put == cache::Put::stored ? counts.puts : counts.puts_present);
+  }
+  void keep_budget(cache::Store& store, std::uint64_t written) noexcept;
+  bool is_queued(const Key& blob) {
+    Own& its = own.get();
+    const std::lock_guard lock(its.mutex);
+    return its.queued.contains(blob);
+  }
+  void queue(const Key& blob) {
+    Own& its = own.get();
+    const std::lock_guard lock(its.mutex);
+    ++its.queued[blob];
+  }
+  void unqueue(const Key& blob) noexcept {
+    Own& its = own.get();
+    const std::lock_guard lock(its.mutex);
+    if (const auto at = its.queued.find(blob); at != its.queued.end() && --at->second == 0)
+      its.queued.erase(at);
+  }
+  void use(const std::string& key, const Digest& content) {
+    Own& its = own.get();
+    const std::lock_guard lock(its.mutex);
+    its.used[key] = content;
+  }
+  /// True when this thread has the lease of the blob.
+  bool is_mine(const Key& blob) {
+    Own& its = own.get();
+    const std::lock_guard lock(its.mutex);
+    const auto at = its.mine.find(blob);
+    return at != its.mine.end() && at->second == std::this_thread::get_id();
+  }
+
+  const std::string space;
+  const std::uint64_t budget;
+  BlobCounts counts;
+  std::atomic<std::uint64_t> unseen_bytes{0};  // written since the budget was last looked at
+  std::atomic<bool> looked{false};
+  struct Own {
+    std::mutex mutex;                     // guards what follows
+    std::map<Key, std::thread::id> mine;  // leases, and the threads that have them
+    std::map<Key, int> queued;            // blobs whose puts have not ended
+    std::map<std::string, Digest> used;   // contents by key
+  };
+  base::PerProcess<Own> own;
+};
+
+BlobSpace::BlobSpace(Core& core, const BlobSpaceOptions& options)
+    : core_(core),
+      options_(options),
+      shared_(std::make_shared<Shared>(
+          options.space, options.budget_bytes ? options.budget_bytes : core.config().cache_max_bytes() / 2)) {
   cache::check_blob_name({options.space, options.compatibility, {}});
 }
+
+const BlobCounts& BlobSpace::counts() const noexcept { return shared_->counts; }
+
+void BlobSpace::describe_used(std::map<std::string, std::set<std::string>>& out) const {
+  Shared::Own& its = shared_->own.get();
+  const std::lock_guard lock(its.mutex);
+  for (const auto& [key, content] : its.used) out[key + '\n' + options_.compatibility].insert(content.hex());
+}
+
+bool BlobSpace::flush(base::Deadline deadline) { return core_.path().publisher().flush(deadline); }
 
 cache::BlobName BlobSpace::name_of(std::string_view key) const {
   cache::BlobName name{options_.space, options_.compatibility, std::string(key)};
@@ -38,14 +138,22 @@ cache::BlobName BlobSpace::name_of(std::string_view key) const {
 
 BlobSpace::Found BlobSpace::get(std::string_view key) {
   const cache::BlobKey made = cache::blob_key(name_of(key));
-  if (Found there = read(made)) return there;
+  if (Found there = find(made)) return there;
   if (Found there = ask_tier(made, false, nullptr)) return there;
   return missed(key);
 }
 
-BlobSpace::Found BlobSpace::served(std::string&& content) {
-  ++counts_.hits;
-  counts_.bytes_read += content.size();
+/// A blob that this process has put is there, also while it is queued.
+BlobSpace::Found BlobSpace::find(const cache::BlobKey& made) {
+  if (Found there = read(made)) return there;
+  if (!options_.behind || !shared_->is_queued(made.key)) return std::nullopt;
+  flush(base::Deadline::after(kQueuePatience));
+  return read(made);
+}
+
+BlobSpace::Found BlobSpace::served(cache::Bytes&& content) {
+  ++shared_->counts.hits;
+  shared_->counts.bytes_read += content.view.size();
   return std::move(content);
 }
 
@@ -59,74 +167,85 @@ BlobSpace::Found BlobSpace::read(const cache::BlobKey& made) {
 BlobSpace::Found BlobSpace::read_from(cache::Store& store, const cache::BlobKey& made) try {
   const auto patience = base::Deadline::after(kReadPatience);
   const auto fetch = [&](const cache::BlobKey& wanted) {
-    cache::GetResult got = store.get(wanted.key, wanted.text, patience);
-    if (!got.record && got.miss == cache::Miss::damaged) ++counts_.damaged;
-    return std::move(got.record);
+    cache::GotBytes got = store.get_bytes(wanted.key, wanted.text, patience);
+    if (!got.record && got.miss == cache::Miss::damaged) ++shared_->counts.damaged;
+    return got;
   };
-  std::optional<cache::Record> record = fetch(made);
-  if (!record) return std::nullopt;
-  const cache::BlobFacts facts = cache::decode_blob(record->facts);
+  const auto piece = [](const cache::BlobFacts& facts, const cache::GotBytes& got) {
+    return cache::piece_of(facts, {got.owner, got.record->image});
+  };
+  const cache::GotBytes got = fetch(made);
+  if (!got.record) return std::nullopt;
+  const cache::BlobFacts facts = cache::decode_blob(got.record->facts);
   Found content;
   if (facts.parts == 0) {
-    content = cache::piece_of(facts, std::move(record->image));
+    content = piece(facts, got);
   } else if (facts.size <= cache::kLargestBlob) {
-    content.emplace();
-    content->reserve(static_cast<std::size_t>(facts.size));
+    JoinedContent joined(facts);
     for (std::uint32_t i = 0; i < facts.parts; ++i) {
-      std::optional<cache::Record> part = fetch(cache::blob_part_key(facts, facts.content, i));
-      if (!part) return std::nullopt;  // evicted: the blob is whole or absent
-      Found piece = cache::piece_of(cache::decode_blob(part->facts), std::move(part->image));
-      if (!piece || content->size() + piece->size() > facts.size) return ++counts_.damaged, std::nullopt;
-      *content += *piece;
+      const cache::GotBytes part = fetch(cache::blob_part_key(facts, i));
+      if (!part.record) return std::nullopt;  // evicted: the blob is whole or absent
+      joined.add(piece(cache::decode_blob(part.record->facts), part));
     }
-    if (content->size() != facts.size || base::digest_of(*content) != facts.content)
-      return ++counts_.damaged, std::nullopt;
+    content = joined.whole();
   }
-  if (!content) return ++counts_.damaged, std::nullopt;
+  if (!content) return ++shared_->counts.damaged, std::nullopt;
+  shared_->use(facts.key, facts.content);
   return content;
 } catch (const base::Malformed&) {
-  ++counts_.damaged;  // facts of another version of kiln
+  ++shared_->counts.damaged;  // facts of another version of kiln
   return std::nullopt;
 }
 
-/// Asks the tier for a blob of one record; a blob with parts does not go there.
+/// Asks the tier for one record of a blob, and takes it only where it is the one of this key.
+std::optional<cache::Record> BlobSpace::ask_tier_once(const cache::BlobKey& made, bool may_make,
+                                                      std::shared_ptr<fleet::HeldLease>* lease) {
+  if (!core_.permission().tier) return std::nullopt;
+  const auto tier = core_.path().fleet().tier();
+  if (!tier) return std::nullopt;
+  fleet::Tier::Reply reply = tier->ask({.key = made.key,
+                                        .key_text = made.text,
+                                        .acceptable =
+                                            [&](const cache::Record& record) {
+                                              try {
+                                                const auto facts = cache::decode_blob(record.facts);
+                                                return cache::key_of(facts).text == record.key_text;
+                                              } catch (const base::Malformed&) {
+                                                return false;
+                                              }
+                                            },
+                                        .may_compile = may_make,
+                                        .in_a_hurry = true,
+                                        .most_leases = 64,
+                                        .cancelled = nullptr,
+                                        .on_wait = [&] { ++shared_->counts.waits; }});
+  if (lease) *lease = std::move(reply.lease);
+  return std::move(reply.entry);
+}
+
+/// A blob with parts is an entry for each part, and one that names them.
 BlobSpace::Found BlobSpace::ask_tier(const cache::BlobKey& made, bool may_make,
                                      std::shared_ptr<fleet::HeldLease>* lease) {
-  FleetLookup& fleet = core_.path().fleet();
-  if (!core_.permission().tier) return std::nullopt;
-  const auto tier = fleet.tier();
-  if (!tier) return std::nullopt;
-  Found content;
-  fleet::Tier::Reply reply =
-      tier->ask({.key = made.key,
-                 .key_text = made.text,
-                 .acceptable =
-                     [&](const cache::Record& record) {
-                       try {
-                         const auto facts = cache::decode_blob(record.facts);
-                         std::string image = record.image;
-                         if (facts.parts == 0 && cache::key_of(facts).text == record.key_text)
-                           content = cache::piece_of(facts, std::move(image));
-                       } catch (const base::Malformed&) {
-                       }
-                       return content.has_value();
-                     },
-                 .may_compile = may_make,
-                 .in_a_hurry = true,
-                 .most_leases = 64,
-                 .cancelled = nullptr,
-                 .on_wait = [&] { ++counts_.waits; }});
-  if (lease) *lease = std::move(reply.lease);
-  if (!reply.entry || !content) return std::nullopt;
-  ++counts_.remote_hits;
-  std::vector<cache::Record> records(1, std::move(*reply.entry));
+  const std::optional<cache::Record> record = ask_tier_once(made, may_make, lease);
+  if (!record) return std::nullopt;
+  const cache::BlobFacts facts = cache::decode_blob(record->facts);
+  if (facts.size > cache::kLargestBlob) return std::nullopt;
+  JoinedContent joined(facts);
+  if (facts.parts == 0) joined.add(cache::piece_of(facts, {{}, record->image}));
+  for (std::uint32_t i = 0; joined.fits() && i < facts.parts; ++i) {
+    const auto part = ask_tier_once(cache::blob_part_key(facts, i), false, nullptr);
+    joined.add(part ? cache::piece_of(cache::decode_blob(part->facts), {{}, part->image}) : std::nullopt);
+  }
+  Found content = joined.whole();
+  if (!content) return std::nullopt;
+  ++shared_->counts.remote_hits;
   std::string why;
-  store(records, why);
+  store(facts, content->view, nullptr, nullptr, From::tier, why);
   return served(std::move(*content));
 }
 
 BlobSpace::Found BlobSpace::missed(std::string_view key) {
-  ++counts_.misses;
+  ++shared_->counts.misses;
   const Permission now = core_.permission();
   if (now.after_seal == MissAfterSeal::quiet) return std::nullopt;
   const std::string subject = subject_of(options_.space, key);
@@ -135,106 +254,145 @@ BlobSpace::Found BlobSpace::missed(std::string_view key) {
     base::warn(subject + " was not in the cache after the seal");
     return std::nullopt;
   }
-  ++counts_.sealed_misses;
+  ++shared_->counts.sealed_misses;
   if (options_.refuse_when_sealed)
     throw Error(Errc::not_ready, "sealed: " + subject + " is in no store; make it before the seal");
   base::warn_once("sealed " + subject, subject + " is in no store, and this process is sealed");
   return std::nullopt;
 }
 
-/// Puts records in their order: the parts come first, so that a blob that is found has them.
-cache::Put BlobSpace::store(std::vector<cache::Record>& records, std::string& why) {
+/// Puts the records of a blob in their order: the parts come first, so that a blob that is found has them.
+/// `afterwards` receives the last record.
+BlobSpace::Put BlobSpace::store(const cache::BlobName& name, std::string_view content,
+                                std::shared_ptr<cache::Flight> flight,
+                                const Publication::Afterwards& afterwards, From from, std::string& why) {
   const auto writable = core_.state().stores.writable();
-  if (!writable) {
-    why = "there is no store that this process may write";
-    return cache::Put::read_only;
-  }
-  std::uint64_t written = 0;
+  const Key blob = cache::blob_key(name).key;
   cache::Put worst = cache::Put::present;
-  for (const cache::Record& record : records) {
-    const cache::PutResult done = writable->put(record, writable->put_wait(), cache::Existing::replaced);
-    counts_.evictions += done.evicted;
-    if (!done.notice.empty()) base::warn(done.notice);
-    if (done.put == cache::Put::stored) {
-      written += record.size();
-      worst = cache::Put::stored;
-    } else if (done.put != cache::Put::present) {
-      why = done.detail;
-      base::warn_once("put blob " + std::string(to_string(done.put)) + options_.space,
-                      "could not cache a blob of space " + options_.space + " in '" + writable->directory() +
-                          "': " + done.detail);
-      return done.put;
+  if (!writable) why = "there is no store that this process may write", worst = cache::Put::read_only;
+  cache::each_record(name, content, cache::kBlobPart, [&](cache::Record&& record) {
+    const bool last = record.key == blob;
+    if (last) shared_->use(name.key, cache::decode_blob(record.facts).content);
+    if (options_.behind && writable) {
+      Publication queued{.record = std::move(record),
+                         .subject = "a blob of space " + options_.space,
+                         .store = writable,
+                         .flight = last ? std::move(flight) : nullptr,
+                         .afterwards = last ? afterwards : nullptr};
+      queue(std::move(queued), blob, last, from);
+      return;
     }
-  }
-  counts_.bytes_written += written;
-  if (written > 0) keep_budget(*writable, written);
-  return worst;
+    if (in_store(worst)) {
+      const cache::PutResult done = writable->put(record, writable->put_wait(), cache::Existing::replaced);
+      if (!done.notice.empty()) base::warn(done.notice);
+      shared_->written(*writable, done, record.size());
+      if (done.put != cache::Put::present) worst = done.put;
+      why = done.detail;
+    }
+    if (last && afterwards) afterwards(std::move(record));
+  });
+  if (options_.behind && writable) return Put::queued;
+  if (!in_store(worst) && writable)
+    base::warn_once(
+        "put blob " + std::string(to_string(worst)) + options_.space,
+        "could not cache a blob of space " + options_.space + " in '" + writable->directory() + "': " + why);
+  if (flight) in_store(worst) ? flight->published() : flight->unpublished();
+  return !in_store(worst) ? Put::skipped : worst == cache::Put::stored ? Put::stored : Put::present;
+}
+
+/// Hands one record of a blob to the thread that stores behind its callers. Waits while its queue is full.
+void BlobSpace::queue(Publication record, const Key& blob, bool last, From from) {
+  if (last) shared_->queue(blob);
+  record.existing = cache::Existing::replaced;
+  record.counted = [shared = shared_, store = record.store, bytes = record.record.size(), blob, last,
+                    from](const cache::PutResult& result) {
+    shared->written(*store, result, bytes);
+    if (!last) return;
+    if (from == From::caller) shared->ended(result.put);
+    shared->unqueue(blob);
+  };
+  core_.path().publisher().hand_over(std::move(record), WhenFull::wait);
 }
 
 BlobSpace::Put BlobSpace::put(std::string_view key, std::string_view content,
                               std::unique_ptr<BlobLease> lease, std::string& why) {
   const cache::BlobName name = name_of(key);
-  std::vector<cache::Record> records;
-  cache::each_record(name, content, [&](cache::Record&& record) { records.push_back(std::move(record)); });
-  const cache::Put done = store(records, why);
-  const bool in_store = done == cache::Put::stored || done == cache::Put::present;
-  ++(!in_store ? counts_.puts_skipped : done == cache::Put::stored ? counts_.puts : counts_.puts_present);
-  if (lease && lease->host_) in_store ? lease->host_->published() : lease->host_->unpublished();
+  std::shared_ptr<cache::Flight> flight = lease ? std::move(lease->host_) : nullptr;
+  const std::shared_ptr<fleet::HeldLease> made_for = lease ? std::move(lease->fleet_) : nullptr;
+  lease.reset();  // this thread may take it again
+  const Put done =
+      store(name, content, std::move(flight), publication_of(name, content, made_for), From::caller, why);
+  if (done != Put::queued)
+    shared_->ended(done == Put::skipped  ? cache::Put::failed
+                   : done == Put::stored ? cache::Put::stored
+                                         : cache::Put::present);
+  return done;
+}
+
+/// Makes the function that takes a blob on to the tier. A blob that one entry of the tier cannot hold is sent here and now, in parts.
+Publication::Afterwards BlobSpace::publication_of(const cache::BlobName& name, std::string_view content,
+                                                  const std::shared_ptr<fleet::HeldLease>& lease) {
   const auto tier = core_.permission().tier ? core_.path().fleet().tier() : nullptr;
-  if (tier && tier->writes() && records.size() == 1) {
-    if (lease && lease->fleet_) lease->fleet_->compiled();
-    tier->publish({std::move(records[0]), {}, "blobs of " + options_.space},
-                  {static_cast<std::int64_t>(std::time(nullptr)), false, {}},
-                  lease ? std::move(lease->fleet_) : nullptr, fleet::Tier::Full::drop);
-  }
-  return !in_store ? Put::skipped : done == cache::Put::stored ? Put::stored : Put::present;
+  if (!tier || !tier->writes()) return nullptr;
+  if (lease) lease->compiled();
+  const auto send = [tier, what = "blobs of " + options_.space](cache::Record&& record,
+                                                                std::shared_ptr<fleet::HeldLease> held,
+                                                                fleet::Tier::Full full) {
+    tier->publish({std::move(record), {}, what}, {static_cast<std::int64_t>(std::time(nullptr)), false, {}},
+                  std::move(held), full);
+  };
+  if (content.size() <= kTierPart)
+    return [send, lease](cache::Record&& record) { send(std::move(record), lease, fleet::Tier::Full::drop); };
+  const Key blob = cache::blob_key(name).key;
+  cache::each_record(name, content, kTierPart, [&](cache::Record&& record) {
+    const bool last = record.key == blob;
+    send(std::move(record), last ? lease : nullptr, fleet::Tier::Full::wait);
+  });
+  return nullptr;
 }
 
 /// A budget is looked at by the first put of a process, and then each time a part of it was written. A store
 /// that is smaller than the budget needs no look.
-void BlobSpace::keep_budget(cache::Store& store, std::uint64_t written) {
-  const std::uint64_t budget =
-      options_.budget_bytes ? options_.budget_bytes : core_.config().cache_max_bytes() / 2;
-  const std::uint64_t unseen = unseen_bytes_ += written;
-  if (store.file_bytes() <= budget || (looked_ && unseen < budget / kBudgetSteps)) return;
-  looked_ = true;
-  unseen_bytes_ = 0;
+void BlobSpace::Shared::keep_budget(cache::Store& store, std::uint64_t written) noexcept try {
+  const std::uint64_t unseen = unseen_bytes += written;
+  if (store.file_bytes() <= budget || (looked && unseen < budget / kBudgetSteps)) return;
+  looked = true;
+  unseen_bytes = 0;
   try {
     // A little more goes than must, so that the next puts need no look of their own.
-    counts_.evictions += store.trim(cache::keys_of_space(options_.space), budget - budget / kBudgetSteps,
-                                    base::Deadline::after(kTrimPatience));
+    counts.evictions += store.trim(cache::keys_of_space(space), budget - budget / kBudgetSteps,
+                                   base::Deadline::after(kTrimPatience));
   } catch (const Error& error) {
-    base::warn_once("trim " + options_.space, "could not keep space " + options_.space + " within its " +
-                                                  std::to_string(budget) + " bytes: " + error.what());
+    base::warn_once("trim " + space, "could not keep space " + space + " within its " +
+                                         std::to_string(budget) + " bytes: " + error.what());
   }
+} catch (...) {  // no memory for a warning
 }
 
 std::shared_ptr<void> BlobSpace::mark_mine(const Key& key) {
-  const std::lock_guard lock(mutex_);
-  if (!mine_.emplace(key, std::this_thread::get_id()).second) return nullptr;
-  return {nullptr, [this, key](void*) {
-            const std::lock_guard end(mutex_);
-            mine_.erase(key);
+  Shared::Own& its = shared_->own.get();
+  const std::lock_guard lock(its.mutex);
+  if (!its.mine.emplace(key, std::this_thread::get_id()).second) return nullptr;
+  return {nullptr, [shared = shared_, key](void*) {
+            Shared::Own& now = shared->own.get();  // in a forked child, this is empty
+            const std::lock_guard end(now.mutex);
+            now.mine.erase(key);
           }};
 }
 
 BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline) {
   const cache::BlobKey made = cache::blob_key(name_of(key));
   Leased out;
-  if ((out.found = read(made))) return out;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto mine = mine_.find(made.key);
-    if (mine != mine_.end() && mine->second == std::this_thread::get_id()) return out;
-  }
+  if ((out.found = find(made))) return out;
+  if (shared_->is_mine(made.key)) return out;
   const std::string subject = subject_of(options_.space, key);
   std::shared_ptr<cache::Flight> host;
   try {
     if (const auto file = core_.state().stores.flight_file()) {
       auto taken = file->take(
-          made.key, deadline, nullptr, [&] { ++counts_.waits; }, subject);
+          made.key, deadline, nullptr, [&] { ++shared_->counts.waits; }, subject);
       host = std::move(taken.flight);
-      if (taken.end == cache::FlightFile::End::timed_out) ++counts_.wait_timeouts;
+      if (taken.end == cache::FlightFile::End::timed_out) ++shared_->counts.wait_timeouts;
       if (taken.waited && (out.found = read(made))) return out;
       if (!host) {
         missed(key);
@@ -253,6 +411,7 @@ BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline
 }
 
 std::vector<BlobSpace::Listed> BlobSpace::list() {
+  if (options_.behind) flush(base::Deadline::after(kQueuePatience));
   const cache::KeyRange range = cache::keys_of_space(options_.space);
   std::vector<Listed> out;
   std::set<Key> seen;
@@ -274,6 +433,7 @@ std::vector<BlobSpace::Listed> BlobSpace::list() {
 bool BlobSpace::erase(std::string_view key) {
   const cache::BlobName name = name_of(key);
   const cache::BlobKey made = cache::blob_key(name);
+  if (options_.behind) flush(base::Deadline::after(kQueuePatience));
   const auto writable = core_.state().stores.writable();
   if (!writable) return false;
   std::vector<Key> victims;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,6 +28,8 @@ struct BlobSpaceOptions {
   std::uint64_t budget_bytes = 0;
   /// True: a blob that is not there is an error once the process is sealed.
   bool refuse_when_sealed = false;
+  /// True: a put returns once the blob is queued, and a thread of the service stores it.
+  bool behind = false;
 };
 
 /// The right, and the duty, to make one blob: other callers with its key wait meanwhile. It ends when it is
@@ -58,16 +61,18 @@ class BlobSpace {
   BlobSpace(const BlobSpace&) = delete;
   BlobSpace& operator=(const BlobSpace&) = delete;
 
+  using Found = std::optional<cache::Bytes>;
   /// The blob's bytes, from the layers, the writable store and the tier, in this order. Throws
   /// Error(not_ready) for a miss after the seal where the options say so.
-  std::optional<std::string> get(std::string_view key);
-  enum class Put { stored, present, skipped };
-  /// Stores a blob, and replaces one with other bytes. The records are synced when this returns. Ends the lease.
-  /// `why` receives the reason for `skipped`.
+  Found get(std::string_view key);
+  enum class Put { stored, present, skipped, queued };
+  /// Stores a blob, and replaces one with other bytes. The records are synced when this returns, unless the
+  /// space stores behind its callers. Ends the lease, once the blob is stored. `why` receives the reason for
+  /// `skipped`.
   Put put(std::string_view key, std::string_view content, std::unique_ptr<BlobLease> lease, std::string& why);
 
   struct Leased {
-    std::optional<std::string> found;
+    Found found;
     std::unique_ptr<BlobLease> lease;  ///< null, without `found`: make the blob without a lease
   };
   /// The blob, or the lease to make it. Waits for another caller's lease, of this host or of the fleet, until
@@ -80,34 +85,43 @@ class BlobSpace {
     std::uint64_t size = 0, stored_bytes = 0, last_used_s = 0, uses = 0;
     std::string directory;
   };
+  /// Waits until the blobs that were queued are stored or skipped. False when the deadline passed first.
+  bool flush(base::Deadline deadline);
   /// All blobs of the space in the layers and the writable store, whatever their compatibility. Throws Error(io).
   std::vector<Listed> list();
   /// Deletes the blob of this compatibility from the writable store. False when it was not there. Throws Error.
   bool erase(std::string_view key);
 
+  /// Adds the digests of the blobs that this process has read or stored, by key and compatibility.
+  void describe_used(std::map<std::string, std::set<std::string>>& out) const;
+
   const std::string& space() const noexcept { return options_.space; }
   const std::string& compatibility() const noexcept { return options_.compatibility; }
-  const BlobCounts& counts() const noexcept { return counts_; }
+  const BlobCounts& counts() const noexcept;
 
  private:
-  using Found = std::optional<std::string>;
+  /// State that the thread that stores queued blobs needs, too. It may outlive the space.
+  struct Shared;
+  enum class From { caller, tier };
   cache::BlobName name_of(std::string_view key) const;
+  Found find(const cache::BlobKey& made);
   Found read(const cache::BlobKey& made);
   Found read_from(cache::Store& store, const cache::BlobKey& made);
+  std::optional<cache::Record> ask_tier_once(const cache::BlobKey& made, bool may_make,
+                                             std::shared_ptr<fleet::HeldLease>* lease);
   Found ask_tier(const cache::BlobKey& made, bool may_make, std::shared_ptr<fleet::HeldLease>* lease);
   Found missed(std::string_view key);
-  Found served(std::string&& content);
-  cache::Put store(std::vector<cache::Record>& records, std::string& why);
-  void keep_budget(cache::Store& store, std::uint64_t written);
+  Found served(cache::Bytes&& content);
+  Put store(const cache::BlobName& name, std::string_view content, std::shared_ptr<cache::Flight> flight,
+            const Publication::Afterwards& afterwards, From from, std::string& why);
+  void queue(Publication record, const Key& blob, bool last, From from);
+  Publication::Afterwards publication_of(const cache::BlobName& name, std::string_view content,
+                                         const std::shared_ptr<fleet::HeldLease>& lease);
   std::shared_ptr<void> mark_mine(const Key& key);
 
   Core& core_;
   const BlobSpaceOptions options_;
-  BlobCounts counts_;
-  std::atomic<std::uint64_t> unseen_bytes_{0};  // written since the budget was last looked at
-  std::atomic<bool> looked_{false};
-  std::mutex mutex_;  // guards what follows
-  std::map<Key, std::thread::id> mine_;
+  const std::shared_ptr<Shared> shared_;
 };
 
 /// The spaces of a service, each opened once. Thread-safe.

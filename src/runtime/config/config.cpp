@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -110,6 +111,11 @@ std::string config_path() {
   return {};
 }
 
+/// Variables of the Python package, of modules that it exports, and of `kiln caches`.
+constexpr std::array<std::string_view, 8> kOthers = {
+    "KILN_CACHES",      "KILN_CACHES_PROFILES", "KILN_CACHES_REPORT", "KILN_CACHES_WAIT",
+    "KILN_ENGINES_OFF", "KILN_LIBRARY",         "KILN_SGLANG",        "KILN_VLLM"};
+
 /// A warning for each KILN_* variable that is not in `names`.
 std::vector<std::string> unknown_environment(const std::vector<std::string>& names) {
   std::vector<std::string> out;
@@ -119,9 +125,8 @@ std::vector<std::string> unknown_environment(const std::vector<std::string>& nam
     const std::string name(text.substr(0, text.find('=')));
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     if (name.starts_with("KILN_TEST_") || name.starts_with("KILN_FAKE_")) continue;  // the test suite's own
-    if (name.starts_with("KILN_TORCH_") || name == "KILN_ENGINES_OFF" || name == "KILN_VLLM" ||
-        name == "KILN_SGLANG" || name == "KILN_LIBRARY")
-      continue;  // the Python package's, and of modules that it exports
+    if (name.starts_with("KILN_TORCH_") || std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end())
+      continue;
     out.push_back("environment variable " + name + " is not known to this version of kiln" +
                   base::did_you_mean(name, names));
   }

@@ -187,7 +187,7 @@ void KernelTemplate::release() {
   for (const auto& kernel : gone) maker_.core().state().counters.device_bytes -= kernel->image().bytes.size();
 }
 
-void KernelTemplate::describe_loaded(std::set<std::string>& out) {
+void KernelTemplate::describe_loaded(std::map<std::string, std::set<std::string>>& out) {
   KernelTables::State& state = tables_.state.get();
   std::vector<std::pair<std::string, std::shared_ptr<const StoredImage>>> loaded;
   {
@@ -198,11 +198,11 @@ void KernelTemplate::describe_loaded(std::set<std::string>& out) {
     for (const auto& kernel : state.kernels)
       if (!unused.contains(kernel.get()))
         loaded.emplace_back(kernel->specialization(), kernel->shared_image());
-    for (const PendingFallback& p : state.pending) out.insert(p.wanted.name() + " runs its fallback");
+    for (const PendingFallback& p : state.pending) out[p.wanted.name()].insert("runs its fallback");
   }
   for (const auto& [name, image] : loaded)
-    out.insert(name + ' ' + image->facts.arch + ' ' + origin_->digest.hex() + ' ' +
-               base::digest_of(image->bytes).hex());
+    out[name + ' ' + image->facts.arch].insert(origin_->digest.hex() + ' ' +
+                                               base::digest_of(image->bytes).hex());
 }
 
 }  // namespace kiln::runtime

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -55,9 +56,9 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   void release();
   /// The number of releases so far.
   std::uint64_t epoch() { return maker_.epoch(); }
-  /// Adds a line for each kernel that is loaded (specialisation, arch, digests of manifest and image), and
-  /// for each specialisation that runs its fallback.
-  void describe_loaded(std::set<std::string>& out);
+  /// Adds the digests of each kernel that is loaded, by its specialisation and arch, and the specialisations that
+  /// run their fallback.
+  void describe_loaded(std::map<std::string, std::set<std::string>>& out);
 
   /// The specialisation that `get` would ask for, and the values of it that were tuned. Throws as get does.
   TunedCall resolve(std::span<const Value> values, const GetRequest& request = {},

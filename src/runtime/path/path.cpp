@@ -29,8 +29,7 @@ Path::Path(ServiceState& state)
       disk_(state, foreign_),
       host_lock_(state),
       fleet_(state, foreign_),
-      events_(state.events),
-      publisher_(state.shared_counters),
+      publishing_{OwnedEvents(state.events), Publisher(state.shared_counters)},
       compiler_(state),
       flights_(state, memory_, [this] { compiler_.workers().reconsider(); }) {}
 
@@ -205,9 +204,9 @@ void Path::publish(const Unit& unit, cache::Record record, const std::string& un
     return;
   }
   if (auto opened = state_.stores.writable()) {
-    publisher_.hand_over({std::move(record), hint(unit.instantiation), std::move(opened), std::move(host),
-                          events_.shared(), std::move(afterwards)},
-                         when_full);
+    publisher().hand_over({std::move(record), hint(unit.instantiation), std::move(opened), std::move(host),
+                           publishing_.events.shared(), std::move(afterwards)},
+                          when_full);
   } else if (afterwards) {
     afterwards(std::move(record));
   }
@@ -215,7 +214,7 @@ void Path::publish(const Unit& unit, cache::Record record, const std::string& un
   ++state_.counters.skipped_failed;  // no memory for the queue: the kernel is served all the same
 }
 
-bool Path::flush(base::Deadline deadline) { return publisher_.flush(deadline) && fleet_.flush(deadline); }
+bool Path::flush(base::Deadline deadline) { return publisher().flush(deadline) && fleet_.flush(deadline); }
 
 std::optional<Obtained> Path::there(const source::Instantiation& instantiation,
                                     const ObtainOptions& options) {

@@ -51,6 +51,7 @@ class Path {
   /// counted. False when the deadline passed first.
   bool flush(base::Deadline deadline = base::Deadline::never());
 
+  Publisher& publisher() noexcept { return publishing_.publisher; }
   HostLock& host_lock() noexcept { return host_lock_; }
   FleetLookup& fleet() noexcept { return fleet_; }
   ImageCompiler& compiler() noexcept { return compiler_; }
@@ -74,8 +75,10 @@ class Path {
   DiskLookup disk_;
   HostLock host_lock_;
   FleetLookup fleet_;
-  OwnedEvents events_;  // destroyed after the publisher, whose thread may still run
-  Publisher publisher_;
+  struct Publishing {
+    OwnedEvents events;  // destroyed after the publisher, whose thread may still run
+    Publisher publisher;
+  } publishing_;
   ImageCompiler compiler_;
   Flights flights_;
 };

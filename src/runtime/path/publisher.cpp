@@ -42,6 +42,11 @@ void settle(Publication& p, bool in_store) noexcept {
   p.flight.reset();
 }
 
+/// True for two records that may go into one transaction.
+bool goes_with(const Publication& a, const Publication& b) noexcept {
+  return a.store == b.store && a.existing == b.existing;
+}
+
 /// A record that has waited longer than this for its put gives up its flight's lock, so that waiting
 /// processes go on.
 constexpr auto kFlightPatience = std::chrono::seconds(2);
@@ -63,7 +68,9 @@ bool ended(Publication& p, Counters& counters, const cache::PutResult& result) n
     base::warn(result.notice);
   settle(p, in_store);
   // Counted last: a reader of the count may look for the record and for the lock.
-  if (in_store)
+  if (p.counted)
+    p.counted(result);
+  else if (in_store)
     ++(result.put == cache::Put::stored ? counters.puts : counters.puts_present);
   else
     ++skipped(counters, result.put);
@@ -74,8 +81,9 @@ bool ended(Publication& p, Counters& counters, const cache::PutResult& result) n
 /// Puts one record. True when it landed.
 bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
   if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
-  return ended(p, counters,
-               p.store->put(p.record, last_landed ? p.store->put_wait() : cache::kPutWaitAfterTimeout));
+  return ended(
+      p, counters,
+      p.store->put(p.record, last_landed ? p.store->put_wait() : cache::kPutWaitAfterTimeout, p.existing));
 }
 
 /// Puts records of one store together. True when the last one landed.
@@ -85,7 +93,7 @@ bool put_together(std::vector<Publication>& all, Counters& counters) noexcept tr
   for (Publication& p : all)
     if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
   for (Publication& p : all) records.push_back(std::move(p.record));
-  const auto results = all.front().store->put_many(records);
+  const auto results = all.front().store->put_many(records, all.front().existing);
   bool landed = true;
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].record = std::move(records[i]);
@@ -132,7 +140,7 @@ void Publisher::Queue::run(Counters& counters) {
     std::vector<Publication> next;
     std::size_t size = 0;
     // While puts do not land, records go one by one, so that later ones wait less.
-    while (!waiting.empty() && (next.empty() || (landed && waiting.front().store == next.front().store &&
+    while (!waiting.empty() && (next.empty() || (landed && goes_with(waiting.front(), next.front()) &&
                                                  size + waiting.front().record.size() <= kBatchBytes))) {
       size += waiting.front().record.size();
       next.push_back(std::move(waiting.front()));

@@ -29,6 +29,9 @@ struct Publication {
   /// tier. Runs on the publisher's thread, or on the caller's where the record is not queued. Must not throw.
   /// It is dropped uncalled when memory is short.
   Afterwards afterwards{};
+  /// Called with the result of the put in place of counting it among the kernels. Must not throw.
+  std::function<void(const cache::PutResult&)> counted{};
+  cache::Existing existing = cache::Existing::kept;
   base::Clock::time_point handed_over = base::Clock::now();
 };
 

@@ -1,9 +1,5 @@
 #include "runtime/service/service.hpp"
 
-#include <set>
-
-#include "base/hash.hpp"
-
 namespace kiln::runtime {
 
 Service::Service(const Options& options, const std::string& memo_file, Events events,
@@ -22,12 +18,11 @@ std::uint64_t Service::adopt() {
   return adopted;
 }
 
-Digest Service::fingerprint() {
-  std::set<std::string> lines;
-  for (const auto& opened : scopes_.templates(own_)) opened->describe_loaded(lines);
-  std::string text = "kiln fingerprint 1\n";
-  for (const std::string& line : lines) text += line + '\n';
-  return base::digest_of(text);
+Used Service::used() {
+  Used out;
+  for (const auto& opened : scopes_.templates(own_)) opened->describe_loaded(out[kKernelSpace]);
+  for (BlobSpace* space : blobs_.all()) space->describe_used(out[space->space()]);
+  return out;
 }
 
 }  // namespace kiln::runtime

@@ -8,6 +8,7 @@
 #include "runtime/blob/blob_space.hpp"
 #include "runtime/kernels/scope.hpp"
 #include "runtime/operator/operators.hpp"
+#include "runtime/service/fingerprint.hpp"
 
 namespace kiln::runtime {
 
@@ -31,8 +32,8 @@ class Service {
   void add_path(const std::string& path) { catalog_.add_path(path); }
   void seal() { core_.misses().seal(); }
   std::uint64_t adopt();
-  /// A digest of all that is loaded in all scopes.
-  Digest fingerprint();
+  /// The kernels that are loaded in all scopes, and the blobs that this process has read or stored.
+  Used used();
 
   Core& core() noexcept { return core_; }
   ServiceState& state() noexcept { return core_.state(); }

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <random>
 #include <thread>
 
 #include "base/log.hpp"
 #include "kiln/error.hpp"
+#include "runtime/blob/blob_contents.hpp"
 #include "runtime/service/service.hpp"
 #include "support/tree.hpp"
 
@@ -20,15 +20,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-base::Deadline soon() { return base::Deadline::after(20s); }
-
-/// Bytes that do not compress.
-std::string noise(std::size_t size) {
-  std::string out(size, '\0');
-  std::mt19937 random(7);
-  for (char& byte : out) byte = static_cast<char>(random());
-  return out;
-}
+using testing::noise;
+using testing::soon;
 
 class BlobSpaceTest : public ::testing::Test {
  protected:
@@ -39,6 +32,11 @@ class BlobSpaceTest : public ::testing::Test {
   Options options(const std::string& directory = "cache") const {
     Options o = Options::hermetic();
     o.cache_dir = tree_.at(directory);
+    return o;
+  }
+  static BlobSpaceOptions behind() {
+    BlobSpaceOptions o{"s", ""};
+    o.behind = true;
     return o;
   }
   static BlobSpace::Put put(BlobSpace& space, std::string_view key, std::string_view content) {
@@ -103,15 +101,9 @@ TEST_F(BlobSpaceTest, ALargeBlobIsWholeOrAbsent) {
   EXPECT_TRUE(space.get("k") == content);
   ASSERT_EQ(space.list().size(), 1u) << "parts are not listed";
   EXPECT_EQ(space.list()[0].size, content.size());
-  const Key part =
-      cache::blob_part_key({"s", "", "k"},
-                           cache::decode_blob(service.state()
-                                                  .stores.writable()
-                                                  ->peek_text(cache::blob_key({"s", "", "k"}).key, soon())
-                                                  ->facts)
-                               .content,
-                           1)
-          .key;
+  const auto listed =
+      service.state().stores.writable()->peek_text(cache::blob_key({"s", "", "k"}).key, soon());
+  const Key part = cache::blob_part_key(cache::decode_blob(listed->facts), 1).key;
   ASSERT_EQ(service.state().stores.writable()->trim({part, part}, 0, soon()), 1u);
   EXPECT_EQ(space.get("k"), std::nullopt) << "a part was evicted";
   ASSERT_EQ(put(space, "k", content), BlobSpace::Put::stored) << "the part is written again";
@@ -211,6 +203,61 @@ TEST_F(BlobSpaceTest, ALeaseThatEndsWithoutABlobIsTheNextCallers) {
   BlobSpace& space = service.blobs().open({"s", ""});
   ASSERT_TRUE(space.lease("k", soon()).lease) << "and ends here";
   EXPECT_TRUE(space.lease("k", soon()).lease);
+}
+
+TEST_F(BlobSpaceTest, BlobsThatAreStoredBehindTheCallerAreFoundAtOnce) {
+  {
+    Service service(options());
+    BlobSpace& space = service.blobs().open(behind());
+    for (int i = 0; i < 200; ++i) {
+      const std::string key = "k" + std::to_string(i);
+      EXPECT_EQ(put(space, key, "content of " + key), BlobSpace::Put::queued);
+      EXPECT_EQ(space.get(key), "content of " + key);
+    }
+    EXPECT_EQ(put(space, "k0", "other"), BlobSpace::Put::queued) << "replaces what was put before";
+    EXPECT_TRUE(space.flush(soon()));
+    EXPECT_EQ(space.counts().puts.load(), 201u);
+    EXPECT_EQ(put(space, "k1", "content of k1"), BlobSpace::Put::queued);
+    EXPECT_EQ(space.list().size(), 200u);
+    EXPECT_EQ(space.counts().puts_present.load(), 1u);
+    EXPECT_EQ(space.counts().puts_skipped.load(), 0u);
+    EXPECT_EQ(put(space, "last", noise(cache::kBlobPart + 5)), BlobSpace::Put::queued);
+    EXPECT_EQ(put(space, "k2", "gone"), BlobSpace::Put::queued);
+    EXPECT_TRUE(space.erase("k2"));
+  }
+  Service service(options());
+  BlobSpace& space = service.blobs().open({"s", ""});
+  EXPECT_EQ(space.get("k0"), "other");
+  EXPECT_EQ(space.get("k2"), std::nullopt);
+  EXPECT_TRUE(space.get("last") == noise(cache::kBlobPart + 5))
+      << "the end of the service waits for the queue";
+}
+
+TEST_F(BlobSpaceTest, AnotherProcessGetsTheLeaseOrTheBlobOfAQueuedPut) {
+  { Service service(options()); }
+  Service service(options());
+  BlobSpace& space = service.blobs().open(behind());
+  auto got = space.lease("k", soon());
+  ASSERT_TRUE(got.lease);
+  const pid_t waiting = child([&] {
+    Service own(options());
+    return own.blobs().open({"s", ""}).lease("k", soon()).found == "made";
+  });
+  std::string why;
+  EXPECT_EQ(space.put("k", "made", std::move(got.lease), why), BlobSpace::Put::queued);
+  EXPECT_TRUE(succeeded(waiting));
+}
+
+TEST_F(BlobSpaceTest, AForkedChildHasNoQueue) {
+  Service service(options());
+  BlobSpace& space = service.blobs().open(behind());
+  ASSERT_EQ(put(space, "parent", "p"), BlobSpace::Put::queued);
+  EXPECT_TRUE(succeeded(child([&] {
+    return space.flush(soon()) && put(space, "child", "c") == BlobSpace::Put::queued &&
+           space.get("child") == "c" && space.flush(soon());
+  })));
+  EXPECT_EQ(space.get("parent"), "p");
+  EXPECT_EQ(space.get("child"), "c");
 }
 
 TEST_F(BlobSpaceTest, ASpaceKeepsWithinItsBudgetAndLeavesOthersAlone) {

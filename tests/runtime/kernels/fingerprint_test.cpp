@@ -1,4 +1,6 @@
 // Fingerprints of ranks: which differences between ranks change them, and which do not.
+#include <nlohmann/json.hpp>
+
 #include "cache/store/store.hpp"
 #include "compile/key/facts.hpp"
 #include "runtime/core_fixture.hpp"
@@ -35,6 +37,39 @@ TEST_F(Fingerprint, DiffersByOneKernel) {
   EXPECT_NE(none, one);
   EXPECT_NE(one, two);
   EXPECT_NE(of({2}), one);
+}
+
+TEST_F(Fingerprint, CoversTheBlobsThatWereReadOrStored) {
+  const std::string none = of({1});
+  const auto with = [&](const std::string& content, const std::string& compatibility = "v1") {
+    Service service(options());
+    small(service, "s");
+    service.open("s").get(1);
+    const Blobs blobs = service.blobs("triton", compatibility);
+    if (blobs.get("k") != content) blobs.put("k", content);
+    blobs.get("not there");
+    return service.fingerprint();
+  };
+  const std::string stored = with("one");
+  EXPECT_NE(stored, none);
+  EXPECT_EQ(with("one"), stored) << "read from the store, not put";
+  EXPECT_NE(with("two"), stored);
+  EXPECT_NE(with("one", "v2"), stored);
+  EXPECT_EQ(of({1}), none) << "blobs that nobody used";
+}
+
+TEST_F(Fingerprint, IsDescribedBySpaceAndKey) {
+  Service service(options());
+  small(service, "s");
+  service.open("s").get(1);
+  service.blobs("triton", "v1").put("k", "one");
+  const auto all = nlohmann::json::parse(service.describe_fingerprint());
+  EXPECT_EQ(all["fingerprint"], service.fingerprint());
+  ASSERT_EQ(all["spaces"].size(), 2u) << all;
+  EXPECT_EQ(all["spaces"][0]["space"], "kernels");
+  EXPECT_EQ(all["spaces"][0]["items"].begin().key().find("s N=1"), 0u) << all;
+  EXPECT_EQ(all["spaces"][1]["space"], "triton");
+  EXPECT_EQ(all["spaces"][1]["items"]["k\nv1"][0].get<std::string>().size(), 32u) << all;
 }
 
 TEST_F(Fingerprint, IsOfWhatIsLoadedNow) {

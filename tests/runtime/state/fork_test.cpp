@@ -89,7 +89,7 @@ int use(Service& service, int fork, bool compiles) {
   if (service.core().state().counters.memory_hits == 0) return 6;
   service.core().path().host_lock().board();
   service.core().misses().plan();
-  service.fingerprint();
+  service.used();
   return service.core().path().flush(base::Deadline::after(30s)) ? 0 : 7;
 }
 
@@ -121,7 +121,7 @@ TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
           service->core().path().look(unit);
           service->core().path().compiler().workers().view();
           service->core().path().host_lock().board();
-          service->fingerprint();
+          service->used();
         },
         [&](int turn) {
           std::this_thread::sleep_for(20us);

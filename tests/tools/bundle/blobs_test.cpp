@@ -22,7 +22,7 @@ struct BundleBlobs : StoreCommand {
   }
   void put(const cache::BlobName& name, const std::string& content) {
     const auto store = cache::Store::open({cache()});
-    cache::each_record(name, content, [&](cache::Record&& record) {
+    cache::each_record(name, content, cache::kBlobPart, [&](cache::Record&& record) {
       ASSERT_EQ(store->put(record).put, cache::Put::stored);
     });
   }
@@ -60,9 +60,11 @@ TEST_F(BundleBlobs, WithoutAVerifiedSignatureNothingOfThemIsImported) {
 
 TEST_F(BundleBlobs, ABlobWhosePartsDisagreeIsRefused) {
   cache::Record good;
-  cache::each_record({"s", "v1", "k"}, "content", [&](cache::Record&& record) { good = std::move(record); });
+  cache::each_record({"s", "v1", "k"}, "content", cache::kBlobPart,
+                     [&](cache::Record&& record) { good = std::move(record); });
   cache::Record other;
-  cache::each_record({"s", "v1", "l"}, "content", [&](cache::Record&& record) { other = std::move(record); });
+  cache::each_record({"s", "v1", "l"}, "content", cache::kBlobPart,
+                     [&](cache::Record&& record) { other = std::move(record); });
   const auto verify = [&](const cache::Record& record) {
     std::string bytes;
     bundle::Writer writer([&](std::string_view more) { bytes += more; });

@@ -284,8 +284,7 @@ cache::BlobFacts checked_blob(const cache::Record& entry) {
   const cache::BlobKey made = cache::key_of(out);
   if (made.text != entry.key_text) refuse(entry, "its facts and its key text name different blobs");
   if (!(made.key == entry.key)) refuse(entry, "its key does not match its key text");
-  std::string image = entry.image;
-  if (!cache::piece_of(out, std::move(image)))
+  if (!cache::piece_of(out, {{}, entry.image}))
     refuse(entry, "its bytes are not those that its facts describe");
   return out;
 }

@@ -1,0 +1,111 @@
+"""A Python program that knows nothing of kiln uses kiln's caches where KILN_CACHES and the path say so."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import kiln.caches
+import pytest
+
+START = pathlib.Path(kiln.caches.__file__).parent / "start"
+PACKAGES = pathlib.Path(kiln.__file__).parent.parent
+
+
+def run(program, tmp_path, caches="on", paths=(), **more):
+    environment = os.environ | {
+        "KILN_CACHES": caches,
+        "KILN_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join([str(START), *map(str, paths), str(PACKAGES)]),
+        **more,
+    }
+    environment.pop("TRITON_CACHE_MANAGER", None)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+MANAGER = "import os; print(os.environ.get('TRITON_CACHE_MANAGER'))"
+
+
+@pytest.mark.parametrize(
+    "caches, manager",
+    [
+        ("on", "kiln.caches.triton:CacheManager"),
+        ("triton", "kiln.caches.triton:CacheManager"),
+        ("inductor", "None"),
+        ("off", "None"),
+    ],
+)
+def test_the_environment_says_which_caches(tmp_path, caches, manager):
+    done = run(MANAGER, tmp_path, caches)
+    assert (done.stdout.strip(), done.stderr) == (manager, "")
+
+
+def test_a_program_that_uses_none_imports_nothing_of_kiln(tmp_path):
+    done = run("import sys; print([name for name in sys.modules if name.startswith('kiln')])", tmp_path)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_wrong_word_is_named_and_the_program_runs(tmp_path):
+    done = run(MANAGER, tmp_path, "tritno")
+    assert done.stdout.strip() == "None"
+    assert "KILN_CACHES = 'tritno': expected on, off, triton, inductor" in done.stderr
+
+
+def test_a_python_without_kiln_says_so_and_runs(tmp_path):
+    done = run(MANAGER, tmp_path, PYTHONPATH=str(START))
+    if "has no package kiln" not in done.stderr:  # kiln is installed for this Python
+        pytest.skip("this Python has a package kiln of its own")
+    assert done.stdout.strip() == "None"
+
+
+def test_the_next_sitecustomize_of_the_path_runs_too(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text("import sys; sys.of_the_user = __file__")
+    done = run("import sys, sitecustomize; print(sys.of_the_user == sitecustomize.__file__)", tmp_path, paths=[other])
+    assert (done.stdout.strip(), done.stderr) == ("True", "")
+
+
+TORCH = """
+import json, os, torch
+@torch.compile
+def f(x, y):
+    return (x.sin() * y.cos()).relu().sum(-1)
+torch.manual_seed(0)
+x, y = torch.randn(8, 64), torch.randn(8, 64)
+assert torch.allclose(f(x, y), (x.sin() * y.cos()).relu().sum(-1), atol=1e-5)
+"""
+
+
+def test_torch_starts_from_the_store_and_a_report_is_written(tmp_path):
+    pytest.importorskip("torch")
+    counts = []
+    for start in ("one", "two"):
+        reports = tmp_path / f"reports-{start}"
+        reports.mkdir()
+        run(TORCH, tmp_path, KILN_CACHES_REPORT=str(reports), TORCHINDUCTOR_CACHE_DIR=str(tmp_path / start))
+        written = [json.loads(path.read_text()) for path in reports.glob("*.json")]
+        counts.append([space for report in written for space in report["spaces"] if space["space"] == "inductor"])
+    assert [space["puts"] for space in counts[0]] == [2], "what was queued is stored at the end of the process"
+    assert [(space["hits"], space["puts"]) for space in counts[1]] == [(2, 0)]
+
+
+def test_compile_workers_of_torch_have_the_caches(tmp_path):
+    """A worker gets its parent's sys.path as PYTHONPATH. It looks its autotuning up in the cache of its parent."""
+    pytest.importorskip("torch")
+    program = """
+import subprocess, sys
+import kiln.caches.inductor as caches
+caches.apply()
+from torch._inductor.utils import python_subprocess_env
+worker = "from torch._inductor import remote_cache as r; print(r.RemoteAutotuneCache.backend_override_cls)"
+print(subprocess.run([sys.executable, "-c", worker], env=python_subprocess_env(), capture_output=True, text=True))
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KILN_CACHES")}
+    environment["PYTHONPATH"] = str(PACKAGES)
+    environment["KILN_CACHE_DIR"] = str(tmp_path / "cache")
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=900)
+    assert "kiln.caches.inductor.Backend" in done.stdout, done

@@ -1,0 +1,85 @@
+// Blobs through the fleet's tier: also a blob that is larger than an entry, and one whose part is missing.
+#include <optional>
+
+#include "cache/fleet/redis/keys.hpp"
+#include "fleet/client_calls.hpp"
+#include "fleet/redis_server.hpp"
+#include "runtime/blob/blob_contents.hpp"
+#include "runtime/blob/blob_space.hpp"
+#include "runtime/path/fleet_fixture.hpp"
+#include "runtime/service/service.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+using testing::noise;
+using testing::soon;
+
+class BlobFleetTest : public testing::FleetTest {
+ protected:
+  void SetUp() override {
+    FleetTest::SetUp();
+    if (!testing::RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
+    server_.emplace();
+  }
+  bool forget_on_server(const Key& key) const {
+    fleet::Client client(fleet::test::options(server_->unix_url()));
+    const auto asked = fleet::test::command({"EXISTS", fleet::entry_key(key)});
+    if (client.call(asked, fleet::test::soon()).reply.integer != 1) return false;
+    client.call(fleet::test::command({"DEL", fleet::entry_key(key)}), fleet::test::soon());
+    return client.call(asked, fleet::test::soon()).reply.integer == 0;
+  }
+  static BlobSpace& space_of(Service& service, bool behind = false) {
+    BlobSpaceOptions o{"s", "v1"};
+    o.behind = behind;
+    return service.blobs().open(o);
+  }
+  std::optional<testing::RedisServer> server_;
+};
+
+TEST_F(BlobFleetTest, AnotherNodeFindsBlobsOfAnySize) {
+  const std::string large = noise((std::size_t{80} << 20) + 77), middle = noise(std::size_t{20} << 20);
+  for (const bool behind : {false, true}) {
+    const std::string suffix = behind ? "behind" : "";
+    {
+      Service a(node("a" + suffix, server_->unix_url()));
+      BlobSpace& space = space_of(a, behind);
+      std::string why;
+      space.put("small" + suffix, "content", nullptr, why);
+      space.put("middle" + suffix, middle, nullptr, why);
+      space.put("large" + suffix, large, nullptr, why);
+      ASSERT_TRUE(a.core().path().flush(soon()));
+    }
+    Service b(node("b" + suffix, server_->unix_url()));
+    BlobSpace& space = space_of(b, behind);
+    EXPECT_EQ(space.get("small" + suffix), "content");
+    EXPECT_TRUE(space.get("middle" + suffix) == middle);
+    EXPECT_TRUE(space.get("large" + suffix) == large);
+    EXPECT_EQ(space.counts().remote_hits.load(), 3u);
+    EXPECT_EQ(space.counts().puts.load(), 0u) << "what comes from the tier is no put of the caller";
+    EXPECT_TRUE(space.get("large" + suffix) == large);
+    EXPECT_EQ(space.counts().remote_hits.load(), 3u) << "it is in the store now";
+  }
+}
+
+TEST_F(BlobFleetTest, ABlobWithoutOneOfItsPartsIsAMiss) {
+  const std::string large = noise(std::size_t{30} << 20);
+  {
+    Service a(node("a", server_->unix_url()));
+    std::string why;
+    space_of(a).put("large", large, nullptr, why);
+    ASSERT_TRUE(a.core().path().flush(soon()));
+  }
+  cache::BlobFacts facts;
+  cache::each_record({"s", "v1", "large"}, large, fleet::kMostEnvelope / 4 * 3,
+                     [&](cache::Record&& record) { facts = cache::decode_blob(record.facts); });
+  ASSERT_EQ(facts.parts, 3u);
+  ASSERT_TRUE(forget_on_server(cache::blob_part_key(facts, 1).key));
+  Service b(reader("b", server_->unix_url()));
+  BlobSpace& space = space_of(b);
+  EXPECT_EQ(space.get("large"), std::nullopt);
+  EXPECT_EQ(space.counts().misses.load(), 1u);
+}
+
+}  // namespace
+}  // namespace kiln::runtime
