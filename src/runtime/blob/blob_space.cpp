@@ -18,7 +18,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kReadPatience = 5s;  // at the gate, for a stopped writer of another process
 constexpr auto kTrimPatience = 2s;
-constexpr auto kQueuePatience = 60s;        // for a blob that this process has queued itself
+constexpr auto kQueuePatience = 60s;  // for a blob that this process has queued itself
+constexpr std::uint64_t kBatch = std::uint64_t{16} << 20;
 constexpr std::uint64_t kBudgetSteps = 64;  // looks at a budget while a process writes all of it
 /// An entry of the tier has some room beside its piece, for the key text and the facts.
 constexpr std::uint64_t kTierPart = fleet::kMostEnvelope / 4 * 3;
@@ -329,7 +330,8 @@ BlobSpace::Put BlobSpace::put(std::string_view key, std::string_view content,
   return done;
 }
 
-/// Makes the function that takes a blob on to the tier. A blob that one entry of the tier cannot hold is sent here and now, in parts.
+/// Makes the function that takes a blob on to the tier. A blob that one entry of the tier cannot hold is sent here
+/// and now, in parts.
 Publication::Afterwards BlobSpace::publication_of(const cache::BlobName& name, std::string_view content,
                                                   const std::shared_ptr<fleet::HeldLease>& lease) {
   const auto tier = core_.permission().tier ? core_.path().fleet().tier() : nullptr;
@@ -349,6 +351,41 @@ Publication::Afterwards BlobSpace::publication_of(const cache::BlobName& name, s
     send(std::move(record), last ? lease : nullptr, fleet::Tier::Full::wait);
   });
   return nullptr;
+}
+
+BlobSpace::PutMany BlobSpace::put_many(const std::vector<Item>& items) {
+  PutMany out;
+  const auto writable = core_.state().stores.writable();
+  if (!writable) {
+    out.skipped = items.size();
+    out.why = "there is no store that this process may write";
+    return out;
+  }
+  std::vector<cache::Record> records;
+  std::uint64_t bytes = 0;
+  const auto write = [&] {
+    const std::vector<cache::PutResult> results = writable->put_many(records, cache::Existing::replaced);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      shared_->written(*writable, results[i], records[i].size());
+      shared_->ended(results[i].put);
+      if (results[i].put == cache::Put::stored)
+        ++out.stored;
+      else if (results[i].put == cache::Put::present)
+        ++out.present;
+      else
+        ++out.skipped, out.why = results[i].detail;
+    }
+    records.clear();
+    bytes = 0;
+  };
+  for (const Item& item : items)
+    cache::each_record(name_of(item.key), item.content, cache::kBlobPart, [&](cache::Record&& record) {
+      bytes += record.size();
+      records.push_back(std::move(record));
+      if (bytes >= kBatch) write();
+    });
+  write();
+  return out;
 }
 
 /// A budget is looked at by the first put of a process, and then each time a part of it was written. A store

@@ -71,6 +71,17 @@ class BlobSpace {
   /// `skipped`.
   Put put(std::string_view key, std::string_view content, std::unique_ptr<BlobLease> lease, std::string& why);
 
+  struct Item {
+    std::string key, content;
+  };
+  struct PutMany {
+    std::uint64_t stored = 0, present = 0, skipped = 0;
+    std::string why;  ///< the reason for `skipped`
+  };
+  /// Stores blobs whose keys determine their bytes, so a blob that is there stays. About 16 MiB go into one
+  /// transaction. They are not sent to the tier.
+  PutMany put_many(const std::vector<Item>& items);
+
   struct Leased {
     Found found;
     std::unique_ptr<BlobLease> lease;  ///< null, without `found`: make the blob without a lease
