@@ -11,6 +11,7 @@
 #include "kiln/kiln.h"
 #include "tools/kiln/audit/audit.hpp"
 #include "tools/kiln/bundle/bundle.hpp"
+#include "tools/kiln/caches/caches.hpp"
 #include "tools/kiln/cli/command_tree.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
@@ -69,6 +70,7 @@ constexpr Row kCommands[] = {
     {"clear", kMaintain, add_clear},
     {"bundle", kMaintain, add_bundle},
     {"remote", kMaintain, add_remote},
+    {"caches", kMaintain, add_caches},
     {"doctor", kMachine, add_doctor},
     {"completion", kMachine, add_completion},
     {"man", kMachine, add_man},

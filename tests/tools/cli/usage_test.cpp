@@ -11,7 +11,10 @@ using Usage = KilnCommand;
 constexpr const char* kCommands[] = {"templates", "import", "lint",       "compile", "run",   "prewarm",
                                      "ls",        "show",   "why",        "diff",    "stats", "top",
                                      "report",    "verify", "audit",      "gc",      "clear", "bundle",
-                                     "doctor",    "man",    "completion", "tune"};
+                                     "doctor",    "man",    "completion", "tune",    "caches"};
+/// Commands that only have subcommands.
+bool is_group(const std::string& command) { return command == "bundle" || command == "caches"; }
+constexpr const char* kCachesCommands[] = {"ls", "stats", "clear"};
 constexpr const char* kBundleCommands[] = {"export", "import", "verify", "diff", "sign", "keygen"};
 
 TEST_F(Usage, EverySubcommandExplainsItself) {
@@ -19,7 +22,7 @@ TEST_F(Usage, EverySubcommandExplainsItself) {
     const Finished r = kiln({command, "--help"});
     EXPECT_EQ(r.status, 0) << command;
     EXPECT_NE(r.out.find(std::string("Usage: kiln ") + command), std::string::npos) << r.out;
-    if (command == std::string("bundle")) continue;  // only its subcommands have them
+    if (is_group(command)) continue;  // only their subcommands have them
     for (const char* flag : {"--cache-dir", "--template-path", "--arch", "--log-level", "--json", "--help"}) {
       EXPECT_NE(r.out.find(flag), std::string::npos) << command << ' ' << flag;
     }
@@ -64,8 +67,9 @@ TEST_F(Usage, EveryCommandHasASchemaOfItsOutput) {
         base::read_file(std::string(places::kSourceDirectory) + "/docs/schema/" + command + ".json");
     return content && nlohmann::json::parse(content->bytes).value("$id", "") == "kiln." + command + "/1";
   };
-  for (const std::string command : kCommands) EXPECT_TRUE(command == "bundle" || has(command)) << command;
+  for (const std::string command : kCommands) EXPECT_TRUE(is_group(command) || has(command)) << command;
   for (const std::string command : kBundleCommands) EXPECT_TRUE(has("bundle-" + command)) << command;
+  for (const std::string command : kCachesCommands) EXPECT_TRUE(has("caches-" + command)) << command;
 }
 
 TEST_F(Usage, VersionIsOneLineOnStdout) {

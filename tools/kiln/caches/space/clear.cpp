@@ -1,0 +1,166 @@
+// kiln caches clear: removes blobs of one space from the writable store.
+#include "tools/kiln/caches/space/clear.hpp"
+
+#include <charconv>
+#include <ctime>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/wire.hpp"
+#include "cache/blob/blob.hpp"
+#include "cache/place/directory.hpp"
+#include "kiln/error.hpp"
+#include "tools/kiln/caches/space/blobs.hpp"
+#include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/store/rewrite.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct ClearArguments {
+  std::string space, older_than;
+  std::string compatibility;
+  bool dry_run = false;
+  double wait_s = 30;
+};
+
+/// "30d", "12h", "90m" or "45s" as seconds.
+std::int64_t parse_age(const std::string& text) {
+  const std::map<char, std::int64_t> units = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
+  std::uint32_t number = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  if (error == std::errc{} && end + 1 == last && units.contains(*end)) return number * units.at(*end);
+  throw Error(Errc::invalid_argument,
+              "--older-than: '" + text + "' is no age; expected a number with s, m, h, d or w, such as 30d");
+}
+
+/// Decides which blobs go.
+class Choice {
+ public:
+  explicit Choice(const ClearArguments& arguments) : arguments_(arguments) {
+    if (!arguments.older_than.empty()) used_before_ = std::time(nullptr) - parse_age(arguments.older_than);
+  }
+  bool takes(const StoredBlob& blob) const {
+    if (!arguments_.compatibility.empty() &&
+        blob.compatibility.find(arguments_.compatibility) == std::string::npos)
+      return false;
+    return !used_before_ || (blob.last_used_s && static_cast<std::int64_t>(blob.last_used_s) < *used_before_);
+  }
+
+ private:
+  const ClearArguments& arguments_;
+  std::optional<std::int64_t> used_before_;
+};
+
+/// The keys of the chosen blobs and their parts, as ranges: neighbours in the store are one range, since each
+/// removal of a range is a transaction.
+std::vector<cache::KeyRange> ranges_of(cache::Store& store, const std::string& space,
+                                       const std::vector<const StoredBlob*>& gone) {
+  std::set<std::pair<std::string, std::string>> wanted;
+  for (const StoredBlob* blob : gone) wanted.emplace(blob->compatibility, blob->key);
+  std::vector<cache::KeyRange> out;
+  bool open = false;  // the last range ends with the record before this one
+  const cache::KeyRange range = cache::keys_of_space(space);
+  store.list(range.first, range.last, [&](const cache::Entry& entry) {
+    bool goes = false;
+    try {
+      const cache::BlobFacts facts = cache::decode_blob(entry.facts);
+      goes = facts.space == space && wanted.contains({facts.compatibility, facts.key});
+    } catch (const base::Malformed&) {  // of another version of kiln
+    }
+    if (goes && open)
+      out.back().last = entry.key;
+    else if (goes)
+      out.push_back({entry.key, entry.key});
+    open = goes;
+  });
+  return out;
+}
+
+void remove(const runtime::Config& config, const std::string& directory, const std::string& space,
+            const std::vector<const StoredBlob*>& gone, double wait_s) {
+  cache::check_own_store(directory);
+  cache::StoreOptions options;
+  options.directory = directory;
+  options.cap_bytes = config.cache_max_bytes();
+  const auto store = cache::Store::open(options);
+  const auto deadline =
+      base::Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(wait_s * 1000)));
+  for (const cache::KeyRange& range : ranges_of(*store, space, gone)) {
+    store->trim(range, 0, deadline);
+    if (deadline.passed())
+      throw Error(Errc::io, "not everything was removed from '" + directory +
+                                "', because other processes write to it; run the command again");
+  }
+}
+
+int clear(const Context& context, const ClearArguments& arguments) {
+  const runtime::Config config = context.config();
+  const Choice choice(arguments);
+  const BlobScan scan = scan_blobs(config);
+  const std::string space = space_named(scan, arguments.space);
+  std::vector<const StoredBlob*> gone;
+  std::uint64_t bytes = 0, in_layers = 0, kept = 0;
+  for (const StoredBlob& blob : scan.blobs) {
+    if (blob.space != space) continue;
+    if (blob.directory != scan.directory) {
+      in_layers += choice.takes(blob);
+      continue;
+    }
+    if (!choice.takes(blob)) {
+      ++kept;
+      continue;
+    }
+    gone.push_back(&blob);
+    bytes += blob.stored_bytes;
+  }
+  if (!gone.empty() && !arguments.dry_run) remove(config, scan.directory, space, gone, arguments.wait_s);
+  if (context.json) {
+    print_json({{"schema", context.schema()},
+                {"directory", scan.directory},
+                {"space", space},
+                {"dry_run", arguments.dry_run},
+                {"removed", gone.size()},
+                {"removed_bytes", bytes},
+                {"kept", kept},
+                {"in_layers", in_layers}});
+    return kDone;
+  }
+  print_paragraph(std::string(arguments.dry_run ? "Would remove " : "Removed ") +
+                  counted(gone.size(), "blob") + " of space " + space + ", " + human_bytes(bytes) +
+                  ", from " + scan.directory);
+  if (in_layers > 0)
+    print_paragraph(counted(in_layers, "blob") + " of layers stay, because layers are only read.",
+                    Style::dim);
+  return kDone;
+}
+
+}  // namespace
+
+void add_caches_clear(Command app, Context& context) {
+  const auto arguments = std::make_shared<ClearArguments>();
+  const Command sub = context.add_command(app, "clear", "Remove blobs of a space from the store",
+                                          [&context, arguments] { return clear(context, *arguments); });
+  sub.option("space", arguments->space, "The space; also the name of a captured directory")
+      .type_name("SPACE|NAME")
+      .required();
+  sub.option("--compatibility", arguments->compatibility,
+             "Only blobs whose compatibility has this text in it")
+      .type_name("TEXT")
+      .not_empty();
+  sub.option("--older-than", arguments->older_than, "Only blobs whose last use is longer ago, such as 30d")
+      .type_name("AGE")
+      .not_empty();
+  sub.flag("-n,--dry-run", arguments->dry_run, "Remove nothing; only count what would be removed");
+  add_wait_flag(sub, arguments->wait_s);
+  sub.footer(
+      "Safe beside running engines: a blob that is gone is a miss, and its compiler makes it again.\n"
+      "Layers are not changed. The last use of a blob is up to an hour old.\n"
+      "A blob whose last use is not known stays when --older-than is given.\n"
+      "Exit status: 0 done, 1 failed, 2 usage or no such space.\n"
+      "Example: kiln caches clear triton --older-than 30d");
+}
+
+}  // namespace kiln::cli
