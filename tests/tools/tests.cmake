@@ -12,7 +12,8 @@ add_dependencies(kiln_process kiln-cli kiln-worker kiln_fake_cuda)
 # Unit tests of classes of the command families.
 kiln_tests(tools_unit_tests SOURCES tools/compile/other_compilers_test.cpp USES kiln_library LABEL process)
 kiln_tests(tools_unit_tests SOURCES tools/import/declaration_test.cpp tools/store/key_*_test.cpp tools/run/fill_values_test.cpp
-  tools/run/report_test.cpp tools/lint/manifest_test.cpp USES kiln_tool_import kiln_tool_store kiln_tool_run kiln_tool_lint)
+  tools/run/report_test.cpp tools/lint/manifest_test.cpp tools/caches/profiles_test.cpp
+  USES kiln_tool_import kiln_tool_store kiln_tool_run kiln_tool_lint kiln_tool_caches kiln_places)
 kiln_tests(tools_unit_tests SOURCES tools/*/any_backend_test.cpp USES kiln_tool_doctor kiln_tool_fleet kiln_tool_prewarm PkgConfig::sodium)
 
 kiln_tests(tools_run_gpu_test SOURCES tools/run/gpu_test.cpp USES kiln_process LABEL gpu)

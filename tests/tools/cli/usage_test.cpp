@@ -14,7 +14,7 @@ constexpr const char* kCommands[] = {"templates", "import", "lint",       "compi
                                      "doctor",    "man",    "completion", "tune",    "caches"};
 /// Commands that only have subcommands.
 bool is_group(const std::string& command) { return command == "bundle" || command == "caches"; }
-constexpr const char* kCachesCommands[] = {"ls", "stats", "clear"};
+constexpr const char* kCachesCommands[] = {"ls", "stats", "clear", "capture", "restore", "why"};
 constexpr const char* kBundleCommands[] = {"export", "import", "verify", "diff", "sign", "keygen"};
 
 TEST_F(Usage, EverySubcommandExplainsItself) {

@@ -1,0 +1,64 @@
+#include "tools/kiln/caches/directory/record.hpp"
+
+#include "base/wire.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+namespace {
+
+runtime::BlobSpace& files_of(runtime::Service& service) {
+  return service.blobs().open({kFileSpace, kFileCompatibility});
+}
+
+runtime::BlobSpace& records_of(const Target& target, runtime::Service& service) {
+  return service.blobs().open({target.record.space, target.record.compatibility});
+}
+
+}  // namespace
+
+CapturedTarget capture_target(const Target& target, bool full, runtime::Service& service) {
+  runtime::BlobSpace& records = records_of(target, service);
+  const std::optional<std::string> before = records.get(target.record.key);
+  std::optional<Tree> last;
+  try {
+    if (before) last = decode_tree(*before);
+  } catch (const base::Malformed&) {  // written by another version: everything is read
+  }
+  CaptureRequest request{target.root, {}, last ? &*last : nullptr, full};
+  if (target.profile) request.choice = {target.profile->include, target.profile->exclude};
+  CapturedTarget out{capture(request, files_of(service)), false};
+  const std::string content = encode(out.tree);
+  out.changed = content != before;
+  if (!out.changed) return out;
+  // The files are in the store by now, so a record that is found has them.
+  const auto put = records.put_many({{target.record.key, content}});
+  if (put.present > 0) {  // another content, which put_many leaves alone
+    std::string why;
+    if (records.put(target.record.key, content, nullptr, why) == runtime::BlobSpace::Put::skipped)
+      throw Error(Errc::io, "could not store the list of files: " + why);
+  } else if (put.skipped > 0) {
+    throw Error(Errc::io, "could not store the list of files: " + put.why);
+  }
+  return out;
+}
+
+RestoredTarget restore_target(const Target& target, const RestoreChoice& choice, runtime::Service& service) {
+  RestoredTarget out;
+  const auto content = records_of(target, service).get(target.record.key);
+  if (!content) {
+    out.missing = "no store has a record of it for these facts";
+    return out;
+  }
+  try {
+    out.tree = decode_tree(*content);
+  } catch (const base::Malformed& error) {
+    out.missing = std::string("its record cannot be used: ") + error.what();
+    return out;
+  }
+  const RestoreRequest request{target.root, target.profile && target.profile->immutable, choice.copy,
+                               choice.force, choice.full};
+  static_cast<Restored&>(out) = restore(request, *out.tree, files_of(service));
+  return out;
+}
+
+}  // namespace kiln::cli
