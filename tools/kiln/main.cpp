@@ -71,6 +71,7 @@ constexpr Row kCommands[] = {
     {"bundle", kMaintain, add_bundle},
     {"remote", kMaintain, add_remote},
     {"caches", kMaintain, add_caches},
+    {"wrap", kMaintain, add_wrap},
     {"doctor", kMachine, add_doctor},
     {"completion", kMachine, add_completion},
     {"man", kMachine, add_man},

@@ -1,6 +1,7 @@
-// kiln caches: the caches of other JIT compilers, as blobs of the stores.
+// The commands for the caches of other JIT compilers: caches, wrap.
 #pragma once
 
+#include "tools/kiln/caches/wrap/wrap.hpp"
 #include "tools/kiln/cli/command.hpp"
 
 namespace kiln::cli {

@@ -1,0 +1,206 @@
+// kiln wrap: runs a command with the caches of its JIT compilers restored before and captured after.
+#include "tools/kiln/caches/wrap/wrap.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/file.hpp"
+#include "base/installation.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+#include "tools/kiln/caches/directory/record.hpp"
+#include "tools/kiln/caches/wrap/reports.hpp"
+#include "tools/kiln/caches/wrap/run.hpp"
+#include "tools/kiln/cli/context.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct WrapArguments {
+  std::vector<std::string> profiles, command;
+  std::string python;
+};
+
+/// One profile of the command, and what became of its directory.
+struct WrappedProfile {
+  std::string name;
+  bool found = false;
+  std::uint64_t written = 0, files = 0, stored = 0;
+  std::string not_restored, not_captured;  ///< the reasons; empty when it was
+};
+
+/// The profiles that are named, else all whose directory no cache of kiln's own replaces.
+std::vector<std::string> profiles_of(const WrapArguments& arguments) {
+  if (!arguments.profiles.empty()) {
+    for (const std::string& name : arguments.profiles)
+      if (!find_profile(name))
+        throw Error(Errc::invalid_argument, "--profile: there is no profile '" + name + "'");
+    return arguments.profiles;
+  }
+  std::vector<std::string> out;
+  for (const Profile& profile : all_profiles())
+    if (profile.served_by.empty()) out.push_back(profile.name);
+  return out;
+}
+
+/// The interpreter whose packages count: that of the command, when the command is one.
+std::string python_of(const WrapArguments& arguments) {
+  const std::string& program = arguments.command.front();
+  const std::string name = program.substr(program.rfind('/') + 1);
+  return arguments.python.empty() && name.starts_with("python") ? program : arguments.python;
+}
+
+/// The directory with kiln's sitecustomize.py; empty where it is not installed.
+std::string start_directory() {
+  for (const std::string& directory : base::candidates_of({.below = "share/kiln/python-start",
+                                      .configured = KILN_INSTALL_DATADIR "/kiln/python-start",
+                                      .beside = ""}))
+    if (::access((directory + "/sitecustomize.py").c_str(), R_OK) == 0) return directory;
+  return {};
+}
+
+class Wrap {
+ public:
+  Wrap(Context& context, const WrapArguments& arguments) : context_(context), arguments_(arguments) {
+    for (const std::string& name : profiles_of(arguments)) profiles_.emplace_back().name = name;
+  }
+
+  int run() {
+    for (WrappedProfile& profile : profiles_) restore(profile);
+    const base::TempDir reports("kiln-wrap-");
+    const int status = run_wrapped(command(reports.path()));
+    if (status == 0)
+      for (WrappedProfile& profile : profiles_) capture(profile);
+    else
+      for (WrappedProfile& profile : profiles_) profile.not_captured = "the command failed";
+    print(status, read_reports(reports.path()));
+    return status;
+  }
+
+ private:
+  /// The target of a profile. Nothing, with a reason, when its directory is not known.
+  std::optional<Target> target(const WrappedProfile& profile, std::string& reason) {
+    try {
+      TargetArguments arguments;
+      arguments.what = profile.name, arguments.python = python_of(arguments_);
+      return target_of(arguments, context_);
+    } catch (const Error& error) {
+      reason = error.what();
+      return std::nullopt;
+    }
+  }
+
+  /// A fault of a cache never keeps the command from running.
+  void restore(WrappedProfile& profile) try {
+    const auto wanted = target(profile, profile.not_restored);
+    if (!wanted) return;
+    const RestoredTarget done = restore_target(*wanted, {}, context_.service());
+    profile.found = done.missing.empty();
+    profile.not_restored = done.missing;
+    profile.written = done.written;
+  } catch (const Error& error) {
+    profile.not_restored = error.what();
+    base::warn(profile.name + ": " + error.what());
+  }
+
+  void capture(WrappedProfile& profile) try {
+    const auto wanted = target(profile, profile.not_captured);
+    if (!wanted) return;
+    if (::access(wanted->root.c_str(), F_OK) != 0) {
+      profile.not_captured = "there is no directory " + wanted->root;
+      return;
+    }
+    const CapturedTarget done = capture_target(*wanted, false, context_.service());
+    profile.files = done.tree.files(), profile.stored = done.stored;
+  } catch (const Error& error) {
+    profile.not_captured = error.what();
+    base::warn(profile.name + ": " + error.what());
+  }
+
+  WrappedCommand command(const std::string& reports) const {
+    WrappedCommand out{
+        arguments_.command, {{"KILN_CACHES", "on"}, {"KILN_CACHES_REPORT", reports}}, context_.json};
+    if (!context_.cache_dir.empty())
+      out.variables["KILN_CACHE_DIR"] = base::absolute(context_.cache_dir).value_or(context_.cache_dir);
+    const std::string start = start_directory(), path(base::environment("PYTHONPATH"));
+    if (start.empty())
+      base::warn(
+          "kiln's sitecustomize.py is not installed, so Python processes use kiln's caches only where "
+          "their code says so");
+    else
+      out.variables["PYTHONPATH"] = path.empty() ? start : start + ':' + path;
+    return out;
+  }
+
+  void print(int status, const WrapReports& reports) const {
+    if (context_.json) return print_json(json(status, reports));
+    for (const WrappedProfile& profile : profiles_) {
+      if (profile.written + profile.stored == 0 && profile.files == 0) continue;
+      std::fprintf(stderr, "kiln: %s: restored %s, captured %s of %s\n", profile.name.c_str(),
+                   counted(profile.written, "file").c_str(), counted(profile.stored, "new file").c_str(),
+                   std::to_string(profile.files).c_str());
+    }
+    if (reports.spaces.empty()) return;
+    std::fprintf(stderr, "kiln: %-20s %8s %8s %8s\n", "SPACE", "HITS", "MISSES", "STORED");
+    for (const auto& [space, counts] : reports.spaces)
+      std::fprintf(stderr, "kiln: %-20s %8s %8s %8s\n", space.c_str(), std::to_string(counts.hits).c_str(),
+                   std::to_string(counts.misses).c_str(), std::to_string(counts.puts).c_str());
+  }
+
+  Json json(int status, const WrapReports& reports) const {
+    Json out{{"schema", context_.schema()}, {"status", status}};
+    out["restored"] = Json::array(), out["captured"] = Json::array();
+    for (const WrappedProfile& profile : profiles_) {
+      out["restored"].push_back({{"profile", profile.name},
+                                 {"found", profile.found},
+                                 {"written", profile.written},
+                                 {"reason", profile.not_restored}});
+      out["captured"].push_back({{"profile", profile.name},
+                                 {"files", profile.files},
+                                 {"stored", profile.stored},
+                                 {"reason", profile.not_captured}});
+    }
+    out["processes"] = reports.processes;
+    out["spaces"] = Json::array();
+    for (const auto& [space, counts] : reports.spaces)
+      out["spaces"].push_back({{"space", space},
+                               {"hits", counts.hits},
+                               {"misses", counts.misses},
+                               {"puts", counts.puts},
+                               {"damaged", counts.damaged}});
+    return out;
+  }
+
+  Context& context_;
+  const WrapArguments& arguments_;
+  std::vector<WrappedProfile> profiles_;
+};
+
+}  // namespace
+
+void add_wrap(Command app, Context& context) {
+  const auto arguments = std::make_shared<WrapArguments>();
+  const Command sub = context.add_command(app, "wrap", "Run a command with the caches of its JIT compilers",
+                                          [&context, arguments] { return Wrap(context, *arguments).run(); });
+  sub.option("command", arguments->command, "The command and its arguments, after --").required();
+  sub.option("--profile", arguments->profiles,
+             "Restore and capture this directory (repeatable); default: every\nprofile that no cache of kiln "
+             "replaces")
+      .type_name("NAME")
+      .allow_extra_args(false);
+  sub.option("--python", arguments->python,
+             "The interpreter whose packages count; default: the command, if it is\na python, else "
+             "$VIRTUAL_ENV, else python3")
+      .type_name("PROGRAM");
+  sub.footer(
+      "Directories of profiles are restored first. The command then runs with KILN_CACHES=on, and Python\n"
+      "processes keep what torch.compile and Triton compile in kiln's store. When the command ends with 0,\n"
+      "the directories are captured. Hits and misses of each space are printed on stderr.\n"
+      "With --json, the command's output goes to stderr.\n"
+      "Exit status: the command's; 128 + the signal that ended it; 1 when it cannot be started, 2 usage.\n"
+      "Example: kiln wrap -- python serve.py --port 8000");
+}
+
+}  // namespace kiln::cli
