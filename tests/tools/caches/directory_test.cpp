@@ -1,7 +1,9 @@
 // kiln caches capture, restore and why.
 #include "tools/caches/fixture.hpp"
 
+#include <atomic>
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 #include "support/time_limit.hpp"
@@ -190,6 +192,60 @@ TEST_F(CachedDirectory, AnotherVersionOfADistributionIsAMiss) {
   EXPECT_EQ(restore(one, with_profiles())["found"], true);
   fs::rename(site + "thing-1.dist-info", site + "thing-2.dist-info");
   EXPECT_EQ(restore(one, with_profiles())["found"], false);
+}
+
+TEST_F(CachedDirectory, OnlyImmutableFilesBecomeHardLinks) {
+  write_old("jit/b/other.cubin", "cubin of b", 1'700'000'007);
+  const auto links = [&](const std::string& immutable, const Arguments& more) {
+    fs::remove_all(path("jit2"));
+    add_profile("one", "[files]\nimmutable = " + immutable + "\n");
+    capture({"one"}, with_profiles());
+    Arguments arguments = {"one", "--to", path("jit2")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_EQ(restore(arguments, with_profiles())["written"], 4);
+    EXPECT_EQ(restore(arguments, with_profiles())["equal"], 4) << "though a link has the other file's time";
+    EXPECT_EQ(text_of("jit2/b/other.cubin"), "cubin of b");
+    return fs::hard_link_count(path("jit2/b/other.cubin"));
+  };
+  EXPECT_EQ(links("true", {}), 2u);
+  EXPECT_EQ(links("true", {"--copy"}), 1u);
+  EXPECT_EQ(links("false", {}), 1u);
+}
+
+TEST_F(CachedDirectory, AFileOfSeveralRecordsIsRestored) {
+  const std::string large((std::size_t{64} << 20) + 9, 'x');
+  write_old("jit/large", large);
+  EXPECT_EQ(capture({path("jit"), "--name", "j"})["stored"], 3);
+  EXPECT_EQ(capture({path("jit"), "--name", "j"})["read"], 0);
+  EXPECT_EQ(restore({"j", "--to", path("place")})["written"], 4);
+  EXPECT_TRUE(text_of("place/large") == large);
+}
+
+TEST_F(CachedDirectory, AStoreThatIsTooSmallIsAnError) {
+  std::uint64_t state = 1;
+  for (int i = 0; i < 60; ++i) {
+    std::string noise(100'000, 0);
+    for (char& c : noise)
+      c = static_cast<char>((state = state * 6364136223846793005u + 1442695040888963407u) >> 56);
+    write_old("jit/many/" + std::to_string(i), noise);
+  }
+  const Finished done = kiln({"caches", "capture", path("jit")}, {{"KILN_CACHE_MAX_SIZE", "4M"}});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_NE(done.err.find("KILN_CACHE_MAX_SIZE"), std::string::npos) << done.err;
+  EXPECT_EQ(kiln({"caches", "why", path("jit")}).status, 3) << "no record is left that cannot be restored";
+}
+
+TEST_F(CachedDirectory, AFileThatGrowsAllTheTimeIsWholeOrLeftOut) {
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    std::ofstream out(path("jit/growing"));
+    while (!stop) out << std::string(4096, 'x') << std::flush;
+  });
+  const auto captured = capture({path("jit"), "--name", "j"});
+  stop = true;
+  writer.join();
+  EXPECT_EQ(captured.at("files").get<int>() + captured.at("skipped").get<int>(), 4);
+  EXPECT_EQ(restore({"j", "--to", path("place")})["written"], captured.at("files"));
 }
 
 TEST_F(CachedDirectory, AProfileThatIsWrongSaysWhere) {

@@ -100,3 +100,14 @@ TEST_F(Wrapped, TheCommandGetsTheSameStore) {
                              with_profiles());
   EXPECT_EQ(done.out, path("elsewhere") + "\n");
 }
+
+TEST_F(Wrapped, WithoutProfilesEveryDirectoryWithoutAHookCounts) {
+  const Finished done = wrap({"true"}, {"--json"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  std::set<std::string> names;
+  const auto json = done.json();
+  for (const auto& profile : json.at("restored")) names.insert(profile.at("profile"));
+  EXPECT_TRUE(names.contains("one"));
+  EXPECT_TRUE(names.contains("flashinfer"));
+  EXPECT_FALSE(names.contains("triton-dir")) << "kiln.caches.triton serves it";
+}

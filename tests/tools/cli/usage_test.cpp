@@ -8,10 +8,10 @@ namespace {
 
 using Usage = KilnCommand;
 
-constexpr const char* kCommands[] = {"templates", "import", "lint",       "compile", "run",   "prewarm",
-                                     "ls",        "show",   "why",        "diff",    "stats", "top",
-                                     "report",    "verify", "audit",      "gc",      "clear", "bundle",
-                                     "doctor",    "man",    "completion", "tune",    "caches"};
+constexpr const char* kCommands[] = {"templates", "import", "lint",       "compile", "run",    "prewarm",
+                                     "ls",        "show",   "why",        "diff",    "stats",  "top",
+                                     "report",    "verify", "audit",      "gc",      "clear",  "bundle",
+                                     "doctor",    "man",    "completion", "tune",    "caches", "wrap"};
 /// Commands that only have subcommands.
 bool is_group(const std::string& command) { return command == "bundle" || command == "caches"; }
 constexpr const char* kCachesCommands[] = {"ls", "stats", "clear", "capture", "restore", "why"};

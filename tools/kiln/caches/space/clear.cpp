@@ -159,6 +159,9 @@ void add_caches_clear(Command app, Context& context) {
       "Safe beside running engines: a blob that is gone is a miss, and its compiler makes it again.\n"
       "Layers are not changed. The last use of a blob is up to an hour old.\n"
       "A blob whose last use is not known stays when --older-than is given.\n"
+      "The files of captured directories are blobs of space 'files'. They stay when the record of a "
+      "directory\n"
+      "is removed, because other directories may have them, until they are evicted as least recently used.\n"
       "Exit status: 0 done, 1 failed, 2 usage or no such space.\n"
       "Example: kiln caches clear triton --older-than 30d");
 }

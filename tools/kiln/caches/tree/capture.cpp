@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <map>
@@ -72,12 +73,14 @@ class Capture {
       for (const TreeEntry& entry : request_.last->entries) last_.emplace(entry.path, &entry);
     for (const auto& blob : files_.list())
       if (blob.compatibility == kFileCompatibility) there_.insert(blob.key);
+    const std::uint64_t evictions_before = files_.counts().evictions;
     Beneath beneath(root_.get());
     for (TreeEntry& entry :
          walk(root_.get(), request_.choice, [this](std::string what) { leave_out(std::move(what)); }))
       if (!entry.is_file() || is_as_before(entry) || read(beneath, entry))
         out_.tree.entries.push_back(std::move(entry));
     store();
+    if (files_.counts().evictions != evictions_before) check_all_there();
     return std::move(out_);
   }
 
@@ -144,6 +147,21 @@ class Capture {
     out_.stored += batch_.size(), out_.stored_bytes += batch_bytes_;
     batch_.clear();
     batch_bytes_ = 0;
+  }
+
+  /// The puts deleted blobs, which may be files of this very directory.
+  void check_all_there() {
+    std::set<std::string> there;
+    for (const auto& blob : files_.list())
+      if (blob.compatibility == kFileCompatibility) there.insert(blob.key);
+    const auto missing = std::count_if(
+        out_.tree.entries.begin(), out_.tree.entries.end(),
+        [&](const TreeEntry& entry) { return entry.is_file() && !there.contains(entry.digest.hex()); });
+    if (missing > 0)
+      throw Error(Errc::io, "the store is too small for '" + request_.root + "': " + std::to_string(missing) +
+                                " of " + std::to_string(out_.tree.files()) +
+                                " files were evicted again; raise KILN_CACHE_MAX_SIZE, of which blobs of one "
+                                "space take at most half");
   }
 
   const CaptureRequest& request_;
