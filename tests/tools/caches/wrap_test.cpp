@@ -111,3 +111,20 @@ TEST_F(Wrapped, WithoutProfilesEveryDirectoryWithoutAHookCounts) {
   EXPECT_TRUE(names.contains("flashinfer"));
   EXPECT_FALSE(names.contains("triton-dir")) << "kiln.caches.triton serves it";
 }
+
+TEST_F(Wrapped, TheEnvironmentOfTheCommandHasThePackagesThatCount) {
+  write("profiles/one.toml", "[[directory]]\nvariable = 'ONE_DIR'\n[depends]\ndistributions = ['thing']\n");
+  fs::create_directories(path("venv/bin"));
+  fs::create_directories(path("venv/lib/python3.12/site-packages/thing-7.dist-info"));
+  write("venv/pyvenv.cfg", "version = 3.12.4\n");
+  for (const std::string program : {"python", "serve"}) {
+    write("venv/bin/" + program, "#!/bin/sh\nmkdir -p $ONE_DIR; echo compiled > $ONE_DIR/kernel\n");
+    fs::permissions(path("venv/bin/" + program), fs::perms(0755));
+  }
+  for (const std::string program : {"python", "serve"}) {
+    ASSERT_EQ(wrap({path("venv/bin/" + program)}).status, 0);
+    const auto blobs = kiln({"caches", "ls", "one", "--json"}).json();
+    ASSERT_EQ(blobs.at("blobs").size(), 1u) << "both commands have the same record";
+    EXPECT_EQ(blobs.at("blobs").at(0).at("compatibility"), "kiln-dir 1\ndist.thing 7\n");
+  }
+}

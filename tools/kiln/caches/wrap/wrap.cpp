@@ -13,6 +13,7 @@
 #include "tools/kiln/caches/directory/record.hpp"
 #include "tools/kiln/caches/wrap/reports.hpp"
 #include "tools/kiln/caches/wrap/run.hpp"
+#include "tools/kiln/cli/child_process.hpp"
 #include "tools/kiln/cli/context.hpp"
 
 namespace kiln::cli {
@@ -45,11 +46,16 @@ std::vector<std::string> profiles_of(const WrapArguments& arguments) {
   return out;
 }
 
-/// The interpreter whose packages count: that of the command, when the command is one.
+/// The interpreter whose packages count: the command, when it is a python, or the one of the virtual
+/// environment that has the command.
 std::string python_of(const WrapArguments& arguments) {
-  const std::string& program = arguments.command.front();
-  const std::string name = program.substr(program.rfind('/') + 1);
-  return arguments.python.empty() && name.starts_with("python") ? program : arguments.python;
+  if (!arguments.python.empty()) return arguments.python;
+  std::string program = arguments.command.front();
+  if (program.find('/') == std::string::npos) program = find_program(program, {});
+  if (program.substr(program.rfind('/') + 1).starts_with("python")) return program;
+  const std::string directory = base::directory_of(program);
+  const bool is_environment = ::access((directory + "/../pyvenv.cfg").c_str(), R_OK) == 0;
+  return is_environment ? directory + "/python" : std::string();
 }
 
 /// The directory with kiln's sitecustomize.py; empty where it is not installed.
