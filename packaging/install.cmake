@@ -58,6 +58,10 @@ install(FILES ${generated}/kilnConfig.cmake ${PROJECT_BINARY_DIR}/kilnConfigVers
 file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
 set(static_uses "-lstdc++ -lm -lpthread -ldl")
+set(link -lkiln)
+if(KILN_PYTHON)  # a wheel cannot hold the link libkiln.so
+  set(link -l:libkiln.so.${PROJECT_VERSION_MAJOR})
+endif()
 if(KILN_STATIC)
   set(uses " ${static_uses}")
 else()

@@ -63,6 +63,10 @@ print(service.compile("rms_norm", T="bf16", H=4096, arch="sm_90a").outcome)'
     for part in shared headers; do
       LD_LIBRARY_PATH=$package/../.. KILN_CACHE_DIR=$program/cache "$program/$part"
     done
+    # shellcheck disable=SC2046  # pkg-config gives several words
+    c++ -std=c++17 "$root/tests/runtime/install/consumer/version.cpp" -o "$program/by_pkg_config" \
+      $(PKG_CONFIG_PATH=$package/../../pkgconfig pkg-config --cflags --libs kiln) || fail "no program links with the wheel's kiln.pc"
+    LD_LIBRARY_PATH=$package/../.. KILN_CACHE_DIR=$program/cache "$program/by_pkg_config"
   fi
   echo "$name: installed and used in Debian $release for $arch"
 }

@@ -16,6 +16,7 @@ FILES = (
     r"kiln/__main__\.py",
     r"kiln/bin/kiln",
     r"kiln/lib/libkiln\.so\.0",
+    r"kiln/lib/pkgconfig/kiln\.pc",
     r"kiln/lib/cmake/kiln/kilnConfig\.cmake",
     r"kiln/lib/cmake/kiln/kiln-shared\.cmake",
     r"kiln/lib/cmake/kiln/kiln-headers\.cmake",
@@ -73,6 +74,8 @@ def breaches_of(path: pathlib.Path) -> list[str]:
         out += [f"no file {pattern}" for pattern in FILES if not any(re.fullmatch(pattern, name) for name in names)]
         for name in names:
             content = wheel.read(name)
+            if name.endswith("/kiln.pc") and b" -l:libkiln.so.0" not in content:
+                out.append(f"{name} links to another file than libkiln.so.0, which the wheel does not have")
             if content[:4] == b"\x7fELF":
                 machine = {"x86_64": "x64", "aarch64": "AArch64"}[tag[3]]
                 out += breaches_of_elf(name, content, (int(tag[1]), int(tag[2])), machine)

@@ -15,6 +15,7 @@ FILES = (
     "kiln/__main__.py",
     "kiln/bin/kiln",
     "kiln/lib/libkiln.so.0",
+    "kiln/lib/pkgconfig/kiln.pc",
     "kiln/lib/cmake/kiln/kilnConfig.cmake",
     "kiln/lib/cmake/kiln/kiln-shared.cmake",
     "kiln/lib/cmake/kiln/kiln-headers.cmake",
@@ -30,7 +31,7 @@ GOOD_NAME = "kiln-0.2.0-cp312-abi3-manylinux_2_28_x86_64.whl"
 
 
 class WheelCheck(unittest.TestCase):
-    def breaches(self, name=GOOD_NAME, files=FILES, content=b"text"):
+    def breaches(self, name=GOOD_NAME, files=FILES, content=b"Libs: -L${libdir} -l:libkiln.so.0"):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / name
             with zipfile.ZipFile(path, "w") as wheel:
@@ -48,9 +49,14 @@ class WheelCheck(unittest.TestCase):
             self.assertIn("no file", found[0])
 
     def test_names_a_wheel_that_is_too_large(self):
-        found = self.breaches(content=bytes(check.MOST_BYTES // len(FILES) + 1))
+        found = self.breaches(content=b" -l:libkiln.so.0" + bytes(check.MOST_BYTES // len(FILES)))
         self.assertEqual(len(found), 1)
         self.assertIn("8000000", found[0])
+
+    def test_names_a_pc_file_that_links_to_a_missing_file(self):
+        found = self.breaches(content=b"Libs: -L${libdir} -lkiln")
+        self.assertEqual(len(found), 1)
+        self.assertIn("kiln/lib/pkgconfig/kiln.pc links to", found[0])
 
     def test_names_a_platform_that_is_not_manylinux(self):
         found = self.breaches(name="kiln-0.2.0-cp312-abi3-linux_x86_64.whl")
