@@ -1,5 +1,7 @@
 #include "toolchain/gpus.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 
 namespace kiln::toolchain {
@@ -9,6 +11,8 @@ struct GpuRow {
   const char* name;
   std::vector<int> capabilities;
 };
+
+constexpr std::array<std::string_view, 4> kGenerations{"blackwell", "hopper", "ada", "ampere"};
 
 const std::vector<GpuRow>& rows() {
   static const std::vector<GpuRow> all{
@@ -66,5 +70,13 @@ std::string known_gpus() {
   for (const GpuRow& row : rows()) out += (out.empty() ? "" : ", ") + std::string(row.name);
   return out;
 }
+std::vector<int> capabilities_of_generations() {
+  std::vector<int> out;
+  for (const std::string_view generation : kGenerations)
+    for (const int capability : capabilities_of(generation)) out.push_back(capability);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 
 }  // namespace kiln::toolchain

@@ -13,6 +13,9 @@ namespace kiln::toolchain {
 /// Source: NVIDIA, "CUDA GPU Compute Capability", as of CUDA 13.0.
 std::vector<int> capabilities_of(std::string_view name);
 
+/// The compute capabilities of all generations, ascending.
+std::vector<int> capabilities_of_generations();
+
 /// The names that capabilities_of knows, for an error message: generations first.
 std::string known_gpus();
 

@@ -172,6 +172,66 @@ TEST_F(LintCompiles, AClaimOfFewerFeaturesThanTheSourceUsesIsAnError) {
   EXPECT_EQ(found(with("{ min = \"sm_80\" }", 0), "features"), "");
 }
 
+/// A source that does not compile where `condition` holds.
+std::string refused_where(const std::string& condition) {
+  return "template <int N> __global__ void __launch_bounds__(N) typical(float* x, int n) {\n#if " +
+         condition +
+         "\n  static_assert(N == 64, \"refused\");\n#endif\n  if (threadIdx.x < n) x[0] = N;\n}\n";
+}
+std::string claiming(const std::string& arch, const std::string& rows) {
+  return changed(changed(kTypical, "instantiate", "arch = { " + arch + " }\ninstantiate"),
+                 "[[prewarm]]\nN = 64\n", rows);
+}
+
+TEST_F(LintCompiles, AClaimIsCheckedForOneTargetOfEachMajorVersion) {
+  const auto with = [&](const std::string& condition, const std::string& arch) {
+    put(claiming(arch, "[[prewarm]]\nN = 64\n[[prewarm]]\nN = 128\n"), refused_where(condition));
+    return found(lint(condition == "0" ? 0 : 1), "features");
+  };
+  const std::string base = "min = \"sm_80\", features = \"base\"",
+                    family = "min = \"sm_80\", features = \"family\"";
+  EXPECT_EQ(with("0", base), "");
+  EXPECT_TRUE(says(with("__CUDA_ARCH__ == 1200", base),
+                   {"error at typical.toml:27", "sm_120_base", "N=128", "refused"}));
+  EXPECT_TRUE(says(with("__CUDA_ARCH__ == 1000", base), {"sm_100_base"}));
+  EXPECT_TRUE(says(with("__CUDA_ARCH__ < 900", base), {"images for sm_80,"}));
+  EXPECT_TRUE(says(with("__CUDA_ARCH__ == 860", "min = \"sm_86\", features = \"base\""), {"sm_86"}));
+  EXPECT_TRUE(says(with("__CUDA_ARCH__ == 1200", family), {"sm_120f"}));
+  EXPECT_TRUE(says(with("__CUDA_ARCH__ < 900", family), {"images for sm_80,"}));
+}
+
+TEST_F(LintCompiles, ARowThatNamesArchsIsCheckedForThem) {
+  const auto with = [&](const std::string& condition, int status) {
+    put(claiming("min = \"sm_80\", features = \"base\"",
+                 "[[prewarm]]\nN = 64\n[[prewarm]]\nN = 128\narch = [\"sm_86\", \"sm_121_base\"]\n"),
+        refused_where(condition));
+    return found(lint(status), "features");
+  };
+  EXPECT_TRUE(says(with("__CUDA_ARCH__ == 1210", 1), {"error at typical.toml:27", "names sm_121_base"}));
+  EXPECT_TRUE(says(with("__CUDA_ARCH__ == 860", 1), {"error at typical.toml:27", "names sm_86"}));
+  EXPECT_EQ(with("__CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 800", 0), "") << "the row is for no other archs";
+}
+
+TEST_F(LintCompiles, AClaimIsCheckedWithEachValueOfAList) {
+  std::string manifest =
+      claiming("min = \"sm_80\", features = \"base\"", "[[prewarm]]\nN = [64, 128, 256]\nM = [1, 2]\n");
+  manifest = changed(changed(manifest, "typical<{N}>", "typical<{N}, {M}>"), "[[arg]]",
+                     "[param.M]\nkind = \"int\"\nrange = [1, 2]\ndoc = \"d\"\n[[arg]]");
+  const auto refusing = [&](const std::string& values) {
+    put(manifest,
+        "template <int N, int M> __global__ void __launch_bounds__(N) typical(float* x, int n) {\n"
+        "  static_assert(!(" +
+            values + "), \"refused\");\n  if (threadIdx.x < n) x[0] = N + M;\n}\n");
+  };
+  refusing("N == 128");
+  EXPECT_TRUE(says(found(lint(1), "features"), {"N=128", "refused"}));
+  refusing("M == 2");
+  EXPECT_TRUE(says(found(lint(1), "features"), {"M=2", "refused"}));
+  refusing("N == 128 && M == 1");
+  EXPECT_EQ(found(lint(0), "features"), "") << "no combination of the values beyond one with each";
+  EXPECT_TRUE(says(found(lint(1, {"--compile"}), "features"), {"N=128", "M=1"}));
+}
+
 TEST_F(LintCompiles, ARowThatBreaksARequirementIsAnError) {
   put(changed(kTypical, "[launch]",
               "[[require]]\nexpr = \"N > 64\"\nmessage = \"N = {N} is small\"\n[launch]"),

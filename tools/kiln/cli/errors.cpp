@@ -123,4 +123,10 @@ std::string first_diagnostic(const std::exception& error) {
   return line;
 }
 
+std::string brief_of(const std::exception& error) {
+  const std::string message = error.what();
+  const std::string head = message.substr(0, message.find('\n')), said = first_diagnostic(error);
+  return head == said ? head : head + ": " + said;
+}
+
 }  // namespace kiln::cli

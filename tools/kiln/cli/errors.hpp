@@ -24,5 +24,7 @@ Exit report_current(const Context& context);
 
 /// Returns the first line of a compiler's log that contains "error", else the first line of the message.
 std::string first_diagnostic(const std::exception& error);
+/// Returns the message's first line, and the first diagnostic where that is another line: "A: B".
+std::string brief_of(const std::exception& error);
 
 }  // namespace kiln::cli

@@ -9,6 +9,7 @@
 #include "instantiate/plan.hpp"
 #include "manifest/parameter_value.hpp"
 #include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/lint/claim.hpp"
 #include "tools/kiln/lint/image.hpp"
 
 namespace kiln::cli {
@@ -43,7 +44,7 @@ std::optional<Choice> choose(const Manifest& manifest, LintCompile mode, const M
 }
 
 base::Arch arch_for(Context& context, const Manifest& manifest, const Choice& choice) {
-  if (!context.arch.empty()) return base::Arch::parse(context.arch);
+  if (!context.arch.empty()) return context.target_arch();
   if (!choice.arch.empty()) return base::Arch::parse(choice.arch);
   const base::Arch usual = context.target_arch();
   if (source::supports(manifest, usual)) return usual;
@@ -79,12 +80,13 @@ class CompileOne {
       kernel(source::resolve(manifest, values, arch));
       if (variant_for(manifest, arch).reference)
         reference(source::resolve(manifest, values, arch, source::Archs::any));
-      claimed_features(mode);
+      take(lint_claim(context_, origin_,
+                      mode == LintCompile::forced ? RowValues::all : RowValues::each_value));
     } catch (const Error& error) {
       if (error.code() == Errc::no_compiler)
         add("not-compiled", Severity::note, place_, "not compiled: " + std::string(error.what()));
       else
-        add("compile", Severity::error, place_, what_of(error));
+        add("compile", Severity::error, place_, brief_of(error));
     }
     return std::move(out_);
   }
@@ -93,13 +95,10 @@ class CompileOne {
   void add(const char* id, Severity severity, std::string place, std::string text) {
     out_.findings.push_back({id, severity, origin_->manifest.name, std::move(place), std::move(text)});
   }
-  /// One line. It adds the compiler's own first error when there is one.
-  static std::string what_of(const Error& error) {
-    const std::string message = error.what();
-    const std::string head = message.substr(0, message.find('\n')), said = first_diagnostic(error);
-    return head == said ? head : head + ": " + said;
+  void take(LintFindings more) {
+    out_.findings.insert(out_.findings.end(), std::make_move_iterator(more.begin()),
+                         std::make_move_iterator(more.end()));
   }
-
   runtime::Obtained image_of(const source::Instantiation& unit) {
     runtime::ObtainOptions options;
     options.arguments = runtime::Arguments::any;  // wrong arguments are reported as a finding
@@ -121,59 +120,7 @@ class CompileOne {
           "a project file includes what a macro names: the kernel is cached only when its key covers the "
           "file "
           "that was read; name such files in [compile] extra_includes");
-    LintFindings more =
-        lint_image(unit.manifest(), resolved, got.image->facts, got.image->bytes, foreign_, lines_);
-    out_.findings.insert(out_.findings.end(), std::make_move_iterator(more.begin()),
-                         std::make_move_iterator(more.end()));
-  }
-
-  /// Compiles every [[prewarm]] row for the targets that have fewer instructions than the one that kernel() took:
-  /// the claimed target, or the targets that [template] arch only names. A row stands for its first values, and under --compile
-  /// for all of them.
-  void claimed_features(LintCompile mode) {
-    const Manifest& manifest = origin_->manifest;
-    std::vector<base::Arch> claimed;
-    for (const base::Arch arch : manifest.arch_only)
-      if (arch.number >= 100 && arch.features != base::Features::exact) claimed.push_back(arch);
-    if (manifest.arch_only.empty() && manifest.features != base::Features::exact)
-      claimed.emplace_back(std::max(100, manifest.arch_min ? manifest.arch_min->number : 0),
-                           manifest.features);
-    for (const base::Arch arch : claimed)
-      for (const source::PrewarmRow& row : manifest.prewarm)
-        if (row.archs.empty() || std::any_of(row.archs.begin(), row.archs.end(), [](const std::string& own) {
-              return base::Arch::parse(own).number >= 100;
-            }))
-          claimed_row(row, arch, mode);
-  }
-
-  void claimed_row(const source::PrewarmRow& row, base::Arch arch, LintCompile mode) {
-    std::vector<std::vector<NamedValue>> calls{{}};
-    for (const auto& [name, texts] : row.values) {
-      std::vector<std::vector<NamedValue>> longer;
-      for (const auto& call : calls) {
-        for (const std::string& text : texts) {
-          longer.push_back(call);
-          longer.back().push_back({name, Value(std::string_view(text))});
-          if (mode != LintCompile::forced) break;
-        }
-      }
-      calls = std::move(longer);
-    }
-    for (const auto& call : calls) {
-      try {
-        image_of(source::instantiate(
-            origin_, source::resolve(origin_->manifest, source::positional(origin_->manifest, call), arch)));
-      } catch (const Error& error) {
-        if (error.code() == Errc::requirement) continue;  // these values are for other archs
-        const bool unknown = error.code() == Errc::unsupported_arch;
-        add("features", unknown ? Severity::note : Severity::error,
-            origin_->manifest.file + ':' + std::to_string(row.line),
-            "[template] arch claims fewer features than exact, so images for " + arch.name() + " are made, " +
-                (unknown ? "which was not checked: " : "and this row does not compile for it: ") +
-                what_of(error));
-        return;
-      }
-    }
+    take(lint_image(unit.manifest(), resolved, got.image->facts, got.image->bytes, foreign_, lines_));
   }
 
   void reference(source::Resolved resolved) {

@@ -9,7 +9,7 @@
 namespace kiln::cli {
 
 /// automatic: compiles when the first [[prewarm]] row or the defaults give all values. forced: also takes the
-/// first allowed value of each parameter without a default.
+/// first allowed value of each parameter without a default, and all combinations of the rows of a claim (lint/claim.hpp).
 enum class LintCompile { off, automatic, forced };
 
 struct CompileLint {

@@ -206,9 +206,10 @@ void add_lint(Command app, Context& context) {
                                           [&context, arguments] { return lint(context, *arguments); });
   sub.option("template", arguments->names, "Templates, or paths of their manifests; default: all")
       .type_name("NAME|FILE");
-  const Option compile =
-      sub.flag("--compile", arguments->compile,
-               "Compile every template; parameters without a default take their first value");
+  const Option compile = sub.flag(
+      "--compile", arguments->compile,
+      "Compile every template and all combinations of the rows' values; parameters without a default "
+      "take their first value");
   sub.flag("--no-compile", arguments->no_compile, "Compile nothing").excludes(compile);
   sub.flag("--strict", arguments->strict, "Treat warnings as errors");
   sub.option("--allow", arguments->allow, "Do not report findings of this kind; may be repeated")
@@ -217,7 +218,13 @@ void add_lint(Command app, Context& context) {
   sub.footer(
       "One specialisation of each template is compiled, through the cache: the first of its first "
       "[[prewarm]]\n"
-      "row, else its defaults. The findings name unused entries of the manifest, arguments and blocks that\n"
+      "row, else its defaults. A template that claims features \"base\" or \"family\" is also compiled for "
+      "the\n"
+      "oldest target of each major version that it allows (sm_80, sm_90a, sm_100_base, sm_120_base): each "
+      "row\n"
+      "so often that each value of a list occurs, and with --compile in all combinations. A row that names\n"
+      "archs is compiled for these archs. The findings name unused entries of the manifest, arguments and "
+      "blocks that\n"
       "do not match the kernel, bytes of the image that are not code, and parts that are missing.\n"
       "Exit status: 0 notes at most, 1 errors (with --strict also warnings), 2 usage, 3 warnings.");
 }
