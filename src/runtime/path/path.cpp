@@ -60,7 +60,7 @@ Obtained Path::obtain_image(const source::Instantiation& instantiation, const Ob
   if (!options.permission.compile) {
     if (options.permission.tier && state_.config.has_remote()) return fetch(unit, options);
     if (options.permission.counts_sealed_miss) ++state_.counters.sealed_misses;
-    refuse(instantiation, options.permission);
+    refuse(instantiation, options.permission, arch_instead(*unit, options));
   }
   if (!state_.config.has_remote()) compiler_.warm_up();  // in a fleet, mostly another node compiles
   if (unit->closure.memoised) {  // a memo may decide a hit; before a compile the files are hashed again
@@ -110,6 +110,18 @@ std::optional<Obtained> Path::find_other_arch(const Unit& unit, const ObtainOpti
     return found;
   }
   return std::nullopt;
+}
+
+/// For the message of a refusal: the arch whose image a GPU of the unit's arch would get, although this call takes only its own.
+/// Empty when there is none.
+std::string Path::arch_instead(const Unit& unit, const ObtainOptions& options) noexcept try {
+  const source::Instantiation& wanted = unit.instantiation;
+  const base::Arch arch = wanted.resolved.arch;
+  if (options.any_arch || wanted.which != source::Which::kernel || arch != base::Arch(arch.number)) return {};
+  const auto found = find_other_arch(unit, options, Counted::no);
+  return found ? found->image->facts.arch : "";
+} catch (const std::exception&) {
+  return {};
 }
 
 /// A call that may not compile takes the tier's image of another arch rather than none. One that may compile

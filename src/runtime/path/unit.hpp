@@ -52,9 +52,12 @@ inline void tell(const Events& events, std::int32_t kind, const source::Instanti
 
 /// Refuses a unit that is stored nowhere and that the caller or the mode does not let be compiled. A plan
 /// makes kernels only, so the message for a reference has no plan.
-[[noreturn]] inline void refuse(const source::Instantiation& unit, const Permission& permission) {
+/// `instead` names the arch of an image that serves the same GPU; empty: there is none.
+[[noreturn]] inline void refuse(const source::Instantiation& unit, const Permission& permission,
+                                const std::string& instead = {}) {
   throw Error(Errc::not_ready,
-              hint(unit) + " is not in the cache, and " +
+              hint(unit) + " is not in the cache" +
+                  (instead.empty() ? "" : " (the image for " + instead + " serves such a GPU)") + ", and " +
                   (permission.call_may_compile ? "mode sealed does not compile it"
                                                : "this call may not compile it (may_compile is false)") +
                   (unit.which == source::Which::kernel ? remedy(unit.resolved) : ""));

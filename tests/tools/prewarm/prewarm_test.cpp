@@ -106,6 +106,19 @@ TEST_F(Prewarm, AGenerationOfGpusGetsTheFewestImages) {
   const auto why = kiln({"why", "wide", "N=1", "--arch", "sm_103", "--json"}).json();
   EXPECT_EQ(why["outcome"], "other_arch");
   EXPECT_NE(why["says"].get<std::string>().find("sm_100f"), std::string::npos);
+  const Finished covered =
+      kiln({"prewarm", path("plan.toml"), "--check", "--arch", "sm_103,sm_90", "--json"});
+  EXPECT_EQ(covered.status, 0) << "as why and --gpus say";
+  EXPECT_EQ(covered.json()["entries"][0]["served_by"], "sm_100f");
+  EXPECT_FALSE(covered.json()["entries"][1].contains("served_by"));
+  EXPECT_EQ(kiln({"prewarm", path("plan.toml"), "--check", "--arch", "sm_103f"}).status, 3)
+      << "no GPU's own arch";
+  const Finished told = kiln({"prewarm", path("plan.toml"), "--check", "--arch", "sm_103"});
+  EXPECT_NE(told.out.find("served   wide N=1 sm_103a by the image for sm_100f"), std::string::npos)
+      << told.out;
+  const Finished refused = kiln({"compile", "wide", "N=1", "--arch", "sm_103"}, {{"KILN_MODE", "sealed"}});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("(the image for sm_100f serves such a GPU)"), std::string::npos) << refused.err;
   const Finished text = kiln({"prewarm", path("plan.toml"), "--check", "--gpus", "B300"});
   EXPECT_EQ(text.status, 0);
   EXPECT_NE(text.out.find("B300  10.3"), std::string::npos) << text.out;

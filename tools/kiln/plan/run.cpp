@@ -4,6 +4,7 @@
 #include <atomic>
 #include <random>
 
+#include "instantiate/other_archs.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/limits_report.hpp"
@@ -152,12 +153,20 @@ PrewarmResult run_prewarm(runtime::Core& core, const PrewarmPlan& plan, const Pr
   return result;
 }
 
-std::vector<bool> check_coverage(runtime::Core& core, const PrewarmPlan& plan) {
-  std::vector<bool> out;
-  for (const PlannedTask& task : plan.tasks) {
-    out.push_back(!task.choice_missing &&
-                  core.path().look(source::instantiate(task.origin, task.resolved)).has_value());
-  }
+std::optional<base::Arch> serving_arch(runtime::Core& core, const PlannedTask& task) {
+  const source::Instantiation own = source::instantiate(task.origin, task.resolved);
+  const base::Arch arch = task.resolved.arch;
+  if (core.path().look(own)) return arch;
+  if (arch != base::Arch(arch.number)) return std::nullopt;  // such an arch names an image, and no GPU
+  for (const source::Instantiation& other : source::for_other_archs(own))
+    if (core.path().look(other)) return other.resolved.arch;
+  return std::nullopt;
+}
+
+std::vector<std::optional<base::Arch>> check_coverage(runtime::Core& core, const PrewarmPlan& plan) {
+  std::vector<std::optional<base::Arch>> out;
+  for (const PlannedTask& task : plan.tasks)
+    out.push_back(task.choice_missing ? std::nullopt : serving_arch(core, task));
   return out;
 }
 

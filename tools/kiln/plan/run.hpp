@@ -55,7 +55,11 @@ struct PrewarmOptions {
 /// first Ctrl-C; a second Ctrl-C exits at once. Returns when all started work is done and published.
 PrewarmResult run_prewarm(runtime::Core& core, const PrewarmPlan& plan, const PrewarmOptions& options);
 
-/// For each task: true when the cache has it. Compiles nothing.
-std::vector<bool> check_coverage(runtime::Core& core, const PrewarmPlan& plan);
+/// The arch of the image that the cache has for a task. Where the task's arch is that of a GPU, an image of another arch
+/// that the GPU runs serves, too; the order is that of a get. Nothing when no image serves. Compiles nothing.
+std::optional<base::Arch> serving_arch(runtime::Core& core, const PlannedTask& task);
+
+/// serving_arch of each task. A task whose recorded tuned choice is missing is not served.
+std::vector<std::optional<base::Arch>> check_coverage(runtime::Core& core, const PrewarmPlan& plan);
 
 }  // namespace kiln::cli

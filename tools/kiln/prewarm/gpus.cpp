@@ -5,23 +5,13 @@
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
-#include "instantiate/other_archs.hpp"
 #include "toolchain/gpus.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/cli/table.hpp"
+#include "tools/kiln/plan/run.hpp"
 
 namespace kiln::cli {
 namespace {
-
-/// The arch of the image that a GPU gets for a task, or nothing. The order is that of a get: the image of the
-/// device's own arch first.
-std::optional<base::Arch> serving_arch(runtime::Core& core, const PlannedTask& task) {
-  const source::Instantiation exact = source::instantiate(task.origin, task.resolved);
-  if (core.path().look(exact)) return exact.resolved.arch;
-  for (const source::Instantiation& other : source::for_other_archs(exact))
-    if (core.path().look(other)) return other.resolved.arch;
-  return std::nullopt;
-}
 
 struct GpuCoverage {
   std::size_t total = 0;

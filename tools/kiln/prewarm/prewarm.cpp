@@ -41,6 +41,7 @@ constexpr const char* kHelp =
     "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
     "It may also name GPUs (B200) and generations (blackwell, hopper, ada, ampere). Each row then gets the\n"
     "fewest images that serve all of them, as far as its template says which instructions it needs.\n"
+    "--check counts what a GPU gets: an image for another arch that the GPU runs covers a row, too.\n"
     "--check --gpus B200,B300 says for each GPU which images of the cache or layer would serve it.\n"
     "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. All users may read it\n"
     "(0755, files 0644). It gets every kernel of the plan, also kernels that the cache holds already. A DIR\n"
@@ -151,7 +152,10 @@ int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
   FirstFault fault;
   const std::vector<bool> covered = covered_by(*tier, texts, fault);
   if (fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + fault.text);
-  const int status = report_coverage(context, plan, covered);
+  std::vector<std::optional<base::Arch>> serving;
+  for (std::size_t i = 0; i < covered.size(); ++i)
+    serving.push_back(covered[i] ? std::optional(plan.tasks[i].resolved.arch) : std::nullopt);
+  const int status = report_coverage(context, plan, serving);
   return !fault ? status : remote_down(strict, kPartly);
 }
 

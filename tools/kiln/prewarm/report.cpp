@@ -178,28 +178,38 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
   report_failures(result, room);
 }
 
-int report_coverage(const Context& context, const PrewarmPlan& plan, const std::vector<bool>& covered) {
-  const auto there = static_cast<std::size_t>(std::count(covered.begin(), covered.end(), true));
-  const std::size_t missing = covered.size() - there;
+int report_coverage(const Context& context, const PrewarmPlan& plan,
+                    const std::vector<std::optional<base::Arch>>& serving) {
+  const auto missing = static_cast<std::size_t>(std::count(serving.begin(), serving.end(), std::nullopt));
+  const std::size_t there = serving.size() - missing;
+  const auto by_other = [&](std::size_t i) {
+    return serving[i] && *serving[i] != plan.tasks[i].resolved.arch;
+  };
   if (context.json) {
-    Json out{{"schema", context.schema()}, {"check", true},           {"total", covered.size()},
+    Json out{{"schema", context.schema()}, {"check", true},           {"total", serving.size()},
              {"covered", there},           {"missing", missing},      {"skipped", plan.skipped},
              {"repeats", plan.repeats},    {"ignored", plan.ignored}, {"entries", Json::array()}};
-    for (std::size_t i = 0; i < covered.size(); ++i) {
+    for (std::size_t i = 0; i < serving.size(); ++i) {
       Json entry = task_json(plan.tasks[i]);
-      entry["covered"] = static_cast<bool>(covered[i]);
+      entry["covered"] = serving[i].has_value();
+      if (by_other(i)) entry["served_by"] = serving[i]->name();
       out["entries"].push_back(std::move(entry));
     }
     print_json(out);
   } else {
-    for (std::size_t i = 0; i < covered.size(); ++i) {
-      if (!covered[i]) print("missing  " + plan.tasks[i].label + '\n');
+    std::size_t others = 0;
+    for (std::size_t i = 0; i < serving.size(); ++i) {
+      if (!serving[i]) print("missing  " + plan.tasks[i].label + '\n');
+      if (!by_other(i)) continue;
+      ++others;
+      print("served   " + plan.tasks[i].label + " by the image for " + serving[i]->name() + '\n');
     }
     print_skipped(plan);
-    if (covered.empty())
+    if (serving.empty())
       print(nothing_asked(plan));
     else
-      print(std::to_string(there) + " of " + counted(covered.size(), "specialisation") + " covered" +
+      print(std::to_string(there) + " of " + counted(serving.size(), "specialisation") + " covered" +
+            (others ? ", " + std::to_string(others) + " of them by an image for another arch" : "") +
             (missing ? "; 'kiln prewarm' compiles the rest" : "") + '\n');
   }
   return missing ? kPartly : kDone;
