@@ -227,7 +227,26 @@ std::vector<Refused> refused() {
        kernel("asm volatile(\"tcgen05.fence::before_thread_sync;\");"),
        "",
        "k",
-       {"'tcgen05.fence'", "\"sm_100a\""}},
+       {"'tcgen05.fence'", "only = [\"sm_100f\"]"}},
+      {"TensorMemoryOnTheBaseOf100",
+       kernel("asm volatile(\"tcgen05.fence::before_thread_sync;\");"),
+       "",
+       "k",
+       {"'tcgen05.fence' does not exist on sm_100_base", "only = [\"sm_100f\"]"},
+       "sm_100_base"},
+      {"TensorMemoryOnAnotherFamily",
+       kernel("asm volatile(\"tcgen05.fence::before_thread_sync;\");"),
+       "",
+       "k",
+       {"'tcgen05.fence' does not exist on sm_120f", "only = [\"sm_100f\"]"},
+       "sm_120f"},
+      {"NarrowFloatsOnTheBaseOf120",
+       kernel("float d; asm volatile(\"mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32 "
+              "{%0,%0,%0,%0},{%1,%1,%1,%1},{%1,%1},{%0,%0,%0,%0};\" : \"=f\"(d) : \"r\"(0));"),
+       "",
+       "k",
+       {"does not exist on sm_120_base", "features = \"family\", or else \"exact\""},
+       "sm_120_base"},
       {"ClusterOn80",
        kernel("asm volatile(\"barrier.cluster.arrive.aligned;\");"),
        "",
@@ -287,7 +306,9 @@ TEST_P(AdviceOnSource, NamesTheConstructAndSaysWhatToDo) {
   const Refused& bad = GetParam();
   Tree tree;
   tree.write("t/bad.toml", "format = 1\n[template]\nname = \"bad\"\nsource = \"bad.cu\"\ninstantiate = \"" +
-                               bad.instantiate + "\"\n[compile]\n" + bad.compile +
+                               bad.instantiate + "\"\narch = { min = \"sm_75\", features = \"" +
+                               std::string(to_string(base::Arch::parse(bad.arch).features)) +
+                               "\" }\n[compile]\n" + bad.compile +
                                "\n[launch]\ngrid = [\"1\"]\nblock = [\"1\"]\n");
   tree.write("t/bad.cu", bad.source);
   Ask ask;
