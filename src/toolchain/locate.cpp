@@ -92,12 +92,6 @@ class Search {
   std::vector<std::string> seen_;
 };
 
-/// The `nvidia` directory beside kiln's own Python package; empty when kiln was not installed by pip.
-std::string wheels_beside_kiln() {
-  const std::string packages = base::directory_of(base::directory_of(base::own_object_directory()));
-  return packages.ends_with("-packages") ? packages + "/nvidia" : "";
-}
-
 void search_all(const ToolkitSearch& options, Search& search) {
   if (!options.cuda_home.empty()) return search.root(options.cuda_home, "the configured CUDA home");
   const auto env = [&](const char* name) {
@@ -112,7 +106,12 @@ void search_all(const ToolkitSearch& options, Search& search) {
     search.library_directory(directory, "the loader's path");
   search.root("/usr/local/cuda", "the standard toolkit");
 
-  search.root(wheels_beside_kiln(), "pip packages");
+  for (const std::string& root : wheel_roots_beside(base::own_object_directory()))
+    search.root(root, "pip packages");
+  for (const std::string& directory : base::split(env("PYTHONPATH"), ':')) {
+    const std::string root = directory + "/nvidia";
+    if (!directory.empty() && exists(root)) search.root(root, "PYTHONPATH");
+  }
   const std::string home = env("HOME");
   const std::string prefixes[] = {env("VIRTUAL_ENV"), env("CONDA_PREFIX"),
                                   home.empty() ? "" : home + "/.local", "/usr/local", "/usr"};

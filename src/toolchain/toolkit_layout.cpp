@@ -8,6 +8,7 @@
 #include <climits>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "base/fd.hpp"
 #include "base/file.hpp"
@@ -68,8 +69,11 @@ LibraryFile builtins_in(const std::string& directory, int major, const std::stri
   return {};
 }
 
-/// Number after the last "python3.", by which versions are sorted. "python3" itself is the oldest.
-int python_minor(const std::string& name) { return name.size() > 8 ? std::atoi(name.c_str() + 8) : -1; }
+/// Number after "python3.", by which versions are sorted. "python3" itself is the oldest.
+int python_minor(const std::string& name) {
+  const std::size_t at = name.find("python3.");
+  return at == std::string::npos ? -1 : std::atoi(name.c_str() + at + 8);
+}
 
 }  // namespace
 
@@ -131,19 +135,36 @@ std::string root_of_library_dir(const std::string& directory) {
 }
 
 std::vector<std::string> wheel_roots(const std::string& prefix) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> lib(::opendir((prefix + "/lib").c_str()), &::closedir);
-  std::vector<std::string> pythons, out;
-  while (const dirent* child = lib ? ::readdir(lib.get()) : nullptr) {
-    const std::string name = child->d_name;
-    if (name.starts_with("python3")) pythons.push_back(name);
+  std::vector<std::string> pythons, out;  // such as "lib/python3.12"
+  for (const std::string library : {"lib/", "lib64/"}) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> lib(::opendir((prefix + '/' + library).c_str()), &::closedir);
+    while (const dirent* child = lib ? ::readdir(lib.get()) : nullptr)
+      if (std::string_view(child->d_name).starts_with("python3")) pythons.push_back(library + child->d_name);
   }
-  std::sort(pythons.begin(), pythons.end(),
-            [](const auto& a, const auto& b) { return python_minor(a) > python_minor(b); });
+  std::stable_sort(pythons.begin(), pythons.end(),
+                   [](const auto& a, const auto& b) { return python_minor(a) > python_minor(b); });
   for (const std::string& python : pythons) {
     for (const char* packages : {"/site-packages/nvidia", "/dist-packages/nvidia"}) {
-      std::string root = prefix + "/lib/" + python + packages;
+      std::string root = prefix + '/' + python + packages;
       if (exists(root)) out.push_back(std::move(root));
     }
+  }
+  return out;
+}
+
+std::vector<std::string> wheel_roots_beside(const std::string& object_directory) {
+  const std::string package = base::directory_of(object_directory), packages = base::directory_of(package);
+  std::vector<std::string> out;
+  if (!exists(package + "/__init__.py")) return out;
+  const auto add = [&](const std::string& root) {
+    if (exists(root)) out.push_back(root);
+  };
+  add(packages + "/nvidia");
+  constexpr std::string_view names[] = {"/lib/", "/lib64/"};
+  for (const int i : {0, 1}) {
+    const std::size_t at = packages.rfind(names[i]);
+    if (at != std::string::npos)
+      add(std::string(packages).replace(at, names[i].size(), names[1 - i]) + "/nvidia");
   }
   return out;
 }

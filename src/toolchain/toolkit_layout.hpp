@@ -40,9 +40,13 @@ std::vector<std::string> header_dirs(const std::string& root);
 /// The root that a library directory belongs to: /opt/cuda for /opt/cuda/lib64.
 std::string root_of_library_dir(const std::string& directory);
 
-/// The directories <prefix>/lib/python3*/{site,dist}-packages/nvidia, newest python first.
-/// Lists <prefix>/lib once.
+/// The directories <prefix>/{lib,lib64}/python3*/{site,dist}-packages/nvidia, newest python first.
+/// Lists <prefix>/lib and <prefix>/lib64 once.
 std::vector<std::string> wheel_roots(const std::string& prefix);
+/// The `nvidia` directories beside kiln's own Python package, when kiln's program or library in `object_directory` belongs to one
+/// (kiln/bin, kiln/lib). The wheels of NVRTC hold no module of an interpreter, so Fedora's Python puts them below lib and
+/// kiln below lib64.
+std::vector<std::string> wheel_roots_beside(const std::string& object_directory);
 
 /// "x86_64-linux-gnu".
 extern const char* const kMultiarch;

@@ -11,6 +11,7 @@
 #include "support/sanitized.hpp"
 #include "support/system_calls.hpp"
 #include "tests/toolchain/elf_file.hpp"
+#include "toolchain/toolkit_layout.hpp"
 
 namespace kiln::toolchain {
 namespace {
@@ -20,7 +21,8 @@ namespace fs = std::filesystem;
 class Locate : public ::testing::Test {
  protected:
   Locate() {
-    for (const char* name : {"CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"})
+    for (const char* name :
+         {"CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH"})
       ::unsetenv(name);
     ::setenv("HOME", (root() + "/home").c_str(), 1);
   }
@@ -256,6 +258,36 @@ TEST_F(LocatePip, FindsTheNewestPythonsWheelsOfAVirtualEnvironment) {
   ::setenv("VIRTUAL_ENV", (root() + "/venv").c_str(), 1);
   EXPECT_EQ(by_environment().compiler.library,
             root() + "/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13");
+}
+
+TEST_F(LocatePip, FindsWheelsInADirectoryOfThePythonPath) {
+  compiler("/packages/nvidia/cu13/lib", "13.0");
+  headers("/packages/nvidia/cu13/include");
+  ::setenv("PYTHONPATH", (root() + "/none::" + root() + "/packages").c_str(), 1);
+  EXPECT_EQ(by_environment().compiler.library, root() + "/packages/nvidia/cu13/lib/libnvrtc.so.13");
+}
+
+TEST_F(Locate, TheWheelsOfAPrefixAreBelowLibAndLib64) {
+  file("/venv/lib/python3.9/site-packages/nvidia/cu13/x", "");
+  file("/venv/lib64/python3.12/site-packages/nvidia/cu13/x", "");
+  file("/venv/lib/python3.11/dist-packages/nvidia/cu13/x", "");
+  EXPECT_EQ(wheel_roots(root() + "/venv"), (Dirs{root() + "/venv/lib64/python3.12/site-packages/nvidia",
+                                                 root() + "/venv/lib/python3.11/dist-packages/nvidia",
+                                                 root() + "/venv/lib/python3.9/site-packages/nvidia"}));
+}
+
+TEST_F(Locate, TheWheelsLieBesideKilnsOwnPackage) {
+  EXPECT_EQ(wheel_roots_beside(root() + "/target/kiln/lib"), Dirs{});
+  file("/target/kiln/__init__.py", "");
+  file("/target/nvidia/cu13/x", "");
+  EXPECT_EQ(wheel_roots_beside(root() + "/target/kiln/lib"), Dirs{root() + "/target/nvidia"})
+      << "pip install --target";
+  file("/venv/lib64/python3.12/site-packages/kiln/__init__.py", "");
+  file("/venv/lib/python3.12/site-packages/nvidia/cu13/x", "");
+  EXPECT_EQ(wheel_roots_beside(root() + "/venv/lib64/python3.12/site-packages/kiln/bin"),
+            Dirs{root() + "/venv/lib/python3.12/site-packages/nvidia"});
+  file("/prefix/nvidia/cu13/x", "");
+  EXPECT_EQ(wheel_roots_beside(root() + "/prefix/kiln/lib"), Dirs{}) << "no Python package";
 }
 
 }  // namespace
