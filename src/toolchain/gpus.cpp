@@ -31,12 +31,17 @@ const std::vector<GpuRow>& rows() {
       {"H200", {90}},
       {"GH200", {90}},
       {"H100", {90}},
+      {"H800", {90}},
       {"H20", {90}},
       {"L40S", {89}},
       {"L40", {89}},
+      {"L20", {89}},
       {"L4", {89}},
+      {"RTX 6000 Ada", {89}},
       {"RTX 4090", {89}},
+      {"RTX 4080", {89}},
       {"A100", {80}},
+      {"A800", {80}},
       {"A30", {80}},
       {"A40", {86}},
       {"A10", {86}},
@@ -65,11 +70,6 @@ std::vector<int> capabilities_of(std::string_view name) {
   return {};
 }
 
-std::string known_gpus() {
-  std::string out;
-  for (const GpuRow& row : rows()) out += (out.empty() ? "" : ", ") + std::string(row.name);
-  return out;
-}
 std::vector<int> capabilities_of_generations() {
   std::vector<int> out;
   for (const std::string_view generation : kGenerations)
@@ -78,5 +78,10 @@ std::vector<int> capabilities_of_generations() {
   return out;
 }
 
+std::string known_gpus() {
+  std::string out;
+  for (const GpuRow& row : rows()) out += (out.empty() ? "" : ", ") + std::string(row.name);
+  return out;
+}
 
 }  // namespace kiln::toolchain

@@ -115,10 +115,18 @@ int run(int argc, char** argv) {
   if (const std::optional<int> status = context.run_hidden(arguments)) return *status;
   // --json counts even when an argument before it is not understood.
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  // CLI11 leaves the arguments after --version unread.
+  const auto unknown = std::find_if(arguments.begin(), arguments.end(), [&](const std::string& word) {
+    return word.starts_with("-") && !app.get_option_no_throw(word.substr(0, word.find('=')));
+  });
+  const std::string mistyped = unknown == arguments.end() ? "" : *unknown;
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes the arguments in reverse order
     app.parse(std::move(arguments));
   } catch (const CLI::CallForVersion& version) {
+    if (!mistyped.empty())
+      return report(context, Errc::invalid_argument,
+                    "--version: '" + mistyped + "' is no option of kiln; --json may stand beside --version");
     if (!json) return app.exit(version);
     print_json(version_json());
     return kDone;

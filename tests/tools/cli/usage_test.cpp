@@ -96,6 +96,19 @@ TEST_F(Usage, NoSubcommandShowsHelpOnStderr) {
   EXPECT_NE(r.err.find("Compile:\n"), std::string::npos);
 }
 
+TEST_F(Usage, ArchNamesAGpuOrAGeneration) {
+  const auto arch_of = [&](const std::string& named) {
+    return kiln({"why", "scale", "N=1", "--arch", named, "--json"}).json()["arch"];
+  };
+  EXPECT_EQ(arch_of("H100"), "sm_90a");
+  EXPECT_EQ(arch_of("hopper"), "sm_90a");
+  EXPECT_EQ(arch_of("rtx-4080"), "sm_89");
+  const auto listed = kiln({"ls", "--arch", "ampere", "--json"}).json();
+  EXPECT_EQ(listed["filters"]["archs"], nlohmann::json::parse(R"(["sm_80", "sm_86"])"));
+  const Finished help = kiln({"compile", "--help"});
+  EXPECT_NE(help.out.find("H100 or hopper"), std::string::npos) << help.out;
+}
+
 struct BadInput {
   const char* name;
   Arguments arguments;
@@ -118,6 +131,17 @@ const BadInput kBadInputs[] = {
     {"FarOffSubcommand", {"frobnicate"}, {"unknown subcommand 'frobnicate'", "prewarm", "--version"}},
     {"ListIsLs", {"list"}, {"unknown subcommand 'list'; did you mean 'ls'?"}},
     {"VersionIsAFlag", {"version"}, {"unknown subcommand 'version'; did you mean '--version'?"}},
+    {"VersionBesideATypo", {"--version", "--josn"}, {"--version", "'--josn'", "--json"}},
+    {"AnEmptyArch", {"compile", "scale", "N=1", "--arch", ""}, {"--arch", "empty"}},
+    {"AnArchThatIsNone",
+     {"compile", "scale", "N=1", "--arch", "H1000"},
+     {"--arch", "unknown arch 'H1000'", "GPU", "hopper", "H100"}},
+    {"AListOfArchsThatHasNone",
+     {"prewarm", "--check", "--arch", "sm_90,hoper"},
+     {"--arch", "unknown arch 'hoper'", "hopper"}},
+    {"AGenerationWhereOneArchIsMeant",
+     {"compile", "scale", "N=1", "--arch", "blackwell"},
+     {"'blackwell' names 4 architectures", "sm_100a", "sm_121a"}},
     {"HelpOfVersion", {"help", "version"}, {"did you mean '--version'?"}},
     {"HelpOfNothingNear", {"help", "frobnicate"}, {"unknown subcommand 'frobnicate'", "--version"}},
     {"ListingAnUnknownTemplate", {"ls", "-t", "scal"}, {"'scal'", "no entry of one is cached", "'scale'"}},
@@ -159,7 +183,7 @@ const BadInput kBadInputs[] = {
     {"ValueOfWrongKind", {"compile", "scale", "N=many"}, {"'N'", "many"}},
     {"NoAssignment", {"compile", "scale", "N"}, {"N"}},
     {"BrokenRequirement", {"compile", "scale", "N=13"}, {"N = 13 is unlucky"}},
-    {"UnknownArch", {"compile", "scale", "N=1", "--arch", "hopper"}, {"hopper"}},
+    {"UnknownArch", {"compile", "scale", "N=1", "--arch", "gfx90a"}, {"gfx90a"}},
     {"ArchTheTemplateHasNoCodeFor", {"compile", "picky", "N=1", "--arch", "sm_80"}, {"sm_80"}},
     {"UnknownKind", {"compile", "scale", "N=1", "--emit", "elf"}, {"elf", "cubin, ptx, sass"}},
     {"TwoKindsInOneFile",

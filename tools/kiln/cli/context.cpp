@@ -37,6 +37,15 @@ void check_size_flag(const char* flag, const std::string& value) {
                                           "(powers of 1024), such as 512M or 5G; more than 0");
 }
 
+base::Arch parsed_arch(const std::string& text) {
+  try {
+    return base::Arch::parse(text);
+  } catch (const Error& error) {
+    throw Error(error.code(), "--arch: " + std::string(error.what()) +
+                                  "; or the name of a GPU or generation: " + toolchain::known_gpus());
+  }
+}
+
 /// A directory of a flag must exist now. A directory that the environment names may be created later.
 void check_template_path_flag(const std::string& path) {
   for (const std::string& directory : base::split(path, ':')) {
@@ -48,6 +57,19 @@ void check_template_path_flag(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<base::Arch> archs_named(const std::string& list) {
+  std::vector<base::Arch> out;
+  const auto add = [&](base::Arch named) {
+    if (std::find(out.begin(), out.end(), named) == out.end()) out.push_back(named);
+  };
+  for (const std::string& text : base::split(list, ',')) {
+    const std::vector<int> devices = toolchain::capabilities_of(text);
+    for (const int device : devices) add(base::Arch(device));
+    if (devices.empty()) add(parsed_arch(text));
+  }
+  return out;
+}
 
 Command Context::add_command(Command app, const std::string& name, const std::string& summary,
                              std::function<int()> run) {
@@ -66,7 +88,9 @@ void Context::add_common_flags(Command app) {
   app.option("--template-path", template_path, "Template directories, colon-separated (KILN_TEMPLATE_PATH)")
       .type_name("DIRS")
       .group(group);
-  app.option("--arch", arch, "90, sm_90 or sm_90a; default: KILN_ARCH, else this GPU's, else sm_90a")
+  app.option("--arch", arch,
+             "Such as 90, sm_90a, H100 or hopper; default: KILN_ARCH, else this GPU's, else sm_90a")
+      .not_empty()
       .type_name("ARCH")
       .group(group);
   app.option("--log-level", log_level,
@@ -130,7 +154,15 @@ runtime::Service& Context::service() {
 }
 
 base::Arch Context::target_arch() {
-  if (!arch.empty()) return base::Arch::parse(arch);
+  if (!arch.empty()) {
+    const std::vector<base::Arch> named = archs_named(arch);
+    if (named.size() == 1) return named.front();
+    std::string names;
+    for (const base::Arch each : named) names += (names.empty() ? "" : ", ") + each.name();
+    throw Error(Errc::invalid_argument, "--arch: '" + arch + "' names " + std::to_string(named.size()) +
+                                            " architectures, and this command takes one" +
+                                            (names.empty() ? "" : "; give one of " + names));
+  }
   const std::string configured = service_ ? service_->config().get("arch") : config().get("arch");
   if (!configured.empty()) return base::Arch::parse(configured);
   return this_gpu() ? this_gpu()->arch : base::Arch::parse("sm_90a");
@@ -147,11 +179,7 @@ std::string Context::target_device(const std::string& said, base::Arch wanted) {
 }
 
 std::vector<base::Arch> Context::target_archs() {
-  std::vector<base::Arch> out;
-  for (const std::string& text : base::split(arch, ',')) {
-    const base::Arch parsed = base::Arch::parse(text);
-    if (std::find(out.begin(), out.end(), parsed) == out.end()) out.push_back(parsed);
-  }
+  std::vector<base::Arch> out = archs_named(arch);
   if (out.empty()) out.push_back(target_arch());
   return out;
 }
@@ -161,7 +189,7 @@ TargetGpus Context::target_gpus() {
   for (const std::string& text : base::split(arch, ',')) {
     const std::vector<int> devices = toolchain::capabilities_of(text);
     out.devices.insert(out.devices.end(), devices.begin(), devices.end());
-    if (devices.empty()) out.archs.push_back(base::Arch::parse(text));
+    if (devices.empty()) out.archs.push_back(parsed_arch(text));
   }
   if (out.archs.empty() && out.devices.empty()) out.archs.push_back(target_arch());
   return out;

@@ -33,6 +33,10 @@ struct TargetGpus {
   bool instead_of_rows = false;  ///< rows with an arch of their own are made for `archs`, too
 };
 
+/// Reads a list of --arch. The name of a GPU or generation stands for the archs of its GPUs, without repeats.
+/// Throws Error(unsupported_arch), whose message has the known names.
+std::vector<base::Arch> archs_named(const std::string& list);
+
 class Context {
  public:
   /// Common flags as given; an empty string means that the flag was not given.
@@ -69,12 +73,13 @@ class Context {
   runtime::Config config() const;
   runtime::Service& service();
   /// The first of --arch, KILN_ARCH or the configuration file, this machine's GPU,
-  /// sm_90a. Throws Error(unsupported_arch).
+  /// sm_90a. Throws Error(unsupported_arch), and Error(invalid_argument) when --arch names several archs.
   base::Arch target_arch();
   /// The archs of a command whose --arch is a list, in that order and without repeats. Falls back as
   /// `target_arch` does.
   std::vector<base::Arch> target_archs();
-  /// As target_archs, for a command that fills caches: --arch may also name GPUs and generations of GPUs.
+  /// As target_archs, for a command that fills caches: GPUs and generations stay apart from the archs, because one image may
+  /// serve several of them.
   TargetGpus target_gpus();
   /// The name of the device whose tuned choices apply: `said` (--device), else this machine's GPU when it has
   /// that arch, else empty.

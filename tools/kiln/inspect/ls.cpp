@@ -6,7 +6,6 @@
 #include <ctime>
 #include <functional>
 
-#include "base/text.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/inspect/listing.hpp"
 #include "tools/kiln/store/entries.hpp"
@@ -129,8 +128,7 @@ Json json_of(const Listing& listing, const LsArguments& arguments, const std::st
 
 int list(const Context& context, LsArguments arguments) {
   arguments.request.order = parse_order(arguments.sort);
-  for (const std::string& arch : base::split(context.arch, ','))
-    arguments.request.archs.push_back(base::Arch::parse(arch).name());
+  for (const base::Arch arch : archs_named(context.arch)) arguments.request.archs.push_back(arch.name());
   const runtime::Config config = context.config();
   const StoreView view = view_store(config);
   std::vector<StoredEntry> entries;

@@ -39,7 +39,7 @@ constexpr const char* kHelp =
     "{ from = 64, to = 4096, times = 2 }; lists multiply. A trace is the file that processes under\n"
     "KILN_RECORD=FILE wrote: what they asked for. FILE.templates beside it joins the template path.\n"
     "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
-    "It may also name GPUs (B200) and generations (blackwell, hopper, ada, ampere). Each row then gets the\n"
+    "GPUs (B200) and generations (blackwell, hopper, ada, ampere) may be in it. Each row then gets the\n"
     "fewest images that serve all of them, as far as its template says which instructions it needs.\n"
     "--check counts what a GPU gets: an image for another arch that the GPU runs covers a row, too.\n"
     "--check --gpus B200,B300 says for each GPU which images of the cache or layer would serve it.\n"
