@@ -47,8 +47,10 @@ Target bind(const Config& config, int device, const std::string& arch, const std
                                             " is neither an ordinal nor KILN_DEVICE_CURRENT or _NONE");
   const Driver* driver = Driver::get();
   if (!driver) {
-    throw Error(Errc::no_driver, "no CUDA driver (" + Driver::load_error() +
-                                     "); without a GPU, open with Device::none() and compile()");
+    throw Error(Errc::no_driver,
+                Driver::load_error() +
+                    "; without a GPU, open the template for an arch (Device::none(\"sm_90a\"); "
+                    "in Python arch=\"sm_90a\"), and compile()");
   }
   Driver::refuse_in_forked_child("opening a template");
   target.context = current_context(*driver);
