@@ -1,5 +1,6 @@
 """The extension: what kiln/__init__.py is made of. Programs import kiln."""
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -46,8 +47,12 @@ class Image:
     def specialization(self) -> str:
         """The template's name with all parameters: "rms_norm T=bf16 H=4096"."""
     @property
-    def cubin(self) -> bytes:
+    def cubin(self) -> builtins.bytes:
         """The bytes of the compiled cubin."""
+    def bytes(self) -> builtins.bytes:
+        """What `cubin` gives, under the name of C++."""
+    def size(self) -> int:
+        """The number of these bytes."""
 
 class Template:
     """A template, bound to a device's context and arch. Parameters by position in the manifest's order, or by name."""

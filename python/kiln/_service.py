@@ -101,6 +101,20 @@ class Service(_kiln.Service):
         ordinal = _kiln.DEVICE_NONE if arch is not None else _kiln.DEVICE_CURRENT if device is None else device
         return super().open(name, ordinal, arch)
 
+    def add_template(self, manifest: str | os.PathLike[str], source: str | None = None, reference: str | None = None) -> None:
+        """Registers a template from memory, or templates from files.
+
+        With `source`, `manifest` is the text of a manifest, and `source` and `reference` are texts in C++.
+        Alone, it is a path: a directory of manifests, or the manifest NAME.toml of one template.
+        """
+        text = os.fspath(manifest)
+        if source is not None:
+            super().add_template(text, source, reference)
+        elif "\n" in text or reference is not None:
+            raise TypeError("add_template: the text of a manifest needs the text of its source, too; alone, a path is expected")
+        else:
+            super().add_template_path(text)
+
     def operator(self, name: str, arch: str | None = None) -> _kiln.Operator:
         """The operator of that name, or "TEMPLATE.NAME", as a function of arrays (see kiln.ops).
 

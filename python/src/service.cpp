@@ -275,6 +275,8 @@ void add_service(nb::module_& m) {
       .def_prop_ro("lowered_name", [](const Image& i) { return std::string(i.raw.lowered_name); })
       .def_prop_ro("specialization", [](const Image& i) { return std::string(i.raw.specialization); })
       .def_prop_ro("cubin", bytes_of)
+      .def("bytes", bytes_of)
+      .def("size", [](const Image& i) { return i.raw.size; })
       .def("__repr__", [](const Image& i) {
         return "<kiln.Image " + std::string(i.raw.specialization) + ' ' + i.raw.arch + '>';
       });

@@ -50,6 +50,33 @@ def test_compile_needs_no_gpu_and_the_second_time_no_compiler(service):
     assert service.compile("rms_norm", T="bf16", H=4096, arch="sm_90a").outcome in ("memory", "disk")
 
 
+def test_an_image_has_bytes_and_a_size(service):
+    image = service.compile("rms_norm", T="bf16", H=4096, arch="sm_90a")
+    assert image.bytes() == image.cubin and image.size() == len(image.cubin)
+
+
+def test_templates_come_from_texts_or_from_a_path(tmp_path):
+    manifest, source = heavy("from_path", 1)
+    (tmp_path / "from_path.toml").write_text(manifest.replace("bad.cu", "from_path.cu"))
+    (tmp_path / "from_path.cu").write_text(source)
+    for path in (tmp_path, str(tmp_path / "from_path.toml")):
+        with kiln.Service() as service:
+            service.add_template(path)
+            assert service.compile("from_path", N=1, arch="sm_90a").arch == "sm_90a"
+    with kiln.Service() as service:
+        service.add_template(manifest, source)
+        assert service.compile("from_path", N=1, arch="sm_90a").arch == "sm_90a"
+        with pytest.raises(TypeError, match="the text of its source"):
+            service.add_template(manifest)
+
+
+def test_without_a_driver_the_error_says_what_python_writes():
+    program = "import kiln\ntry: kiln.Service().open('rms_norm')\nexcept kiln.Error as error: print(error)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "KILN_LIBCUDA": "/nonexistent/libcuda.so"}
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True).stdout
+    assert said.count("no CUDA driver") == 1 and 'in Python arch="sm_90a"' in said, said
+
+
 def test_the_package_names_its_cmake_directory():
     done = subprocess.run([sys.executable, "-m", "kiln", "--cmake-dir"], capture_output=True, text=True, check=True)
     directory = pathlib.Path(done.stdout.strip())
