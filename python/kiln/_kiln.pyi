@@ -50,7 +50,7 @@ class Image:
     def cubin(self) -> builtins.bytes:
         """The bytes of the compiled cubin."""
     def bytes(self) -> builtins.bytes:
-        """What `cubin` gives, under the name of C++."""
+        """The bytes of the compiled cubin, by the name of the method in C++."""
     def size(self) -> int:
         """The number of these bytes."""
 

@@ -109,3 +109,30 @@ print(subprocess.run([sys.executable, "-c", worker], env=python_subprocess_env()
     environment["KILN_CACHE_DIR"] = str(tmp_path / "cache")
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=900)
     assert "kiln.caches.inductor.Backend" in done.stdout, done
+
+
+def test_a_child_of_multiprocessing_stores_its_queue_and_reports(tmp_path):
+    """Compile workers of torch are such children: they end by os._exit()."""
+    program = """
+import multiprocessing, os
+def work(number):
+    from kiln.caches import _settings
+    _settings.blobs("s", "v").put(f"k{number}", b"x")
+fork = multiprocessing.get_context("fork")
+for number in range(2):
+    child = fork.Process(target=work, args=(number,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+work(2)
+child = fork.Process(target=work, args=(3,))
+child.start()
+child.join()
+"""
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    run(program, tmp_path, KILN_CACHES_REPORT=str(reports))
+    spaces = [json.loads(path.read_text())["spaces"] for path in reports.glob("*.json")]
+    assert [space["puts"] for found in spaces for space in found] == [1, 1, 1, 1]
+    with kiln.Service(cache_dir=tmp_path / "cache", hermetic=True) as service:
+        assert sorted(item["key"] for item in kiln.Blobs(service, "s").list()) == ["k0", "k1", "k2", "k3"]

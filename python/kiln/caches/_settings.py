@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import pathlib
@@ -72,8 +71,8 @@ def for_children(caches: str) -> None:
 
 
 def _leave_well() -> None:
-    """Has _leave() called at the end of this process, and of children that multiprocessing forks."""
-    atexit.register(_leave)
+    """Has _leave() called at the end of this process, also if multiprocessing forked it, and of such children."""
+    util.Finalize(None, _leave, exitpriority=0)
     util.register_after_fork(_leave, lambda leave: util.Finalize(None, leave, exitpriority=0))
 
 

@@ -78,8 +78,8 @@ class BlobSpace {
     std::uint64_t stored = 0, present = 0, skipped = 0;
     std::string why;  ///< the reason for `skipped`
   };
-  /// Stores blobs whose keys determine their bytes, so a blob that is there stays. About 16 MiB go into one
-  /// transaction. They are not sent to the tier.
+  /// Stores blobs, and replaces those with other bytes. About 16 MiB go into one transaction. They are not sent to
+  /// the tier.
   PutMany put_many(const std::vector<Item>& items);
 
   struct Leased {

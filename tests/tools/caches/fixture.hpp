@@ -15,7 +15,7 @@ class CachesCommand : public StoreCommand {
  protected:
   void put(const cache::BlobName& name, const std::string& content, const std::string& directory = {}) const {
     const auto store = open(directory);
-    cache::each_record(name, content, [&](cache::Record&& record) {
+    cache::each_record(name, content, cache::kBlobPart, [&](cache::Record&& record) {
       const auto done = store->put(record, store->put_wait(), cache::Existing::replaced);
       ASSERT_TRUE(done.put == cache::Put::stored || done.put == cache::Put::present) << done.detail;
     });

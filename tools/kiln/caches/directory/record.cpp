@@ -18,27 +18,21 @@ runtime::BlobSpace& records_of(const Target& target, runtime::Service& service) 
 
 CapturedTarget capture_target(const Target& target, bool full, runtime::Service& service) {
   runtime::BlobSpace& records = records_of(target, service);
-  const std::optional<std::string> before = records.get(target.record.key);
+  const runtime::BlobSpace::Found before = records.get(target.record.key);
   std::optional<Tree> last;
   try {
-    if (before) last = decode_tree(*before);
+    if (before) last = decode_tree(before->view);
   } catch (const base::Malformed&) {  // written by another version: everything is read
   }
   CaptureRequest request{target.root, {}, last ? &*last : nullptr, full};
   if (target.profile) request.choice = {target.profile->include, target.profile->exclude};
   CapturedTarget out{capture(request, files_of(service)), false};
   const std::string content = encode(out.tree);
-  out.changed = content != before;
+  out.changed = before != content;
   if (!out.changed) return out;
   // The files are in the store by now, so a record that is found has them.
   const auto put = records.put_many({{target.record.key, content}});
-  if (put.present > 0) {  // another content, which put_many leaves alone
-    std::string why;
-    if (records.put(target.record.key, content, nullptr, why) == runtime::BlobSpace::Put::skipped)
-      throw Error(Errc::io, "could not store the list of files: " + why);
-  } else if (put.skipped > 0) {
-    throw Error(Errc::io, "could not store the list of files: " + put.why);
-  }
+  if (put.skipped > 0) throw Error(Errc::io, "could not store the list of files: " + put.why);
   return out;
 }
 
@@ -50,7 +44,7 @@ RestoredTarget restore_target(const Target& target, const RestoreChoice& choice,
     return out;
   }
   try {
-    out.tree = decode_tree(*content);
+    out.tree = decode_tree(content->view);
   } catch (const base::Malformed& error) {
     out.missing = std::string("its record cannot be used: ") + error.what();
     return out;

@@ -33,9 +33,8 @@ std::optional<Tree> read_list(const cache::BlobName& name, BundleStores& stores,
   }
   try {
     const cache::BlobFacts facts = cache::decode_blob(record->facts);
-    std::string image = record->image;
-    const auto content = cache::piece_of(facts, std::move(image));
-    if (content && facts.parts == 0) return decode_tree(*content);
+    const auto content = cache::piece_of(facts, {{}, record->image});
+    if (content && facts.parts == 0) return decode_tree(content->view);
   } catch (const base::Malformed&) {
   }
   reason = "its record is of another version of kiln, or damaged";

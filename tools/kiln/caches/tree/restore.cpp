@@ -189,18 +189,19 @@ class Fetch {
 
   void fetch(const Group& group, Beneath& beneath) {
     const TreeEntry& first = *group.front();
-    const auto content = files_.get(first.digest.hex());
-    if (!content || content->size() != first.size || base::digest_of(*content) != first.digest) {
+    const auto found = files_.get(first.digest.hex());
+    const std::string_view content = found ? found->view : std::string_view();
+    if (!found || content.size() != first.size || base::digest_of(content) != first.digest) {
       const std::lock_guard lock(mutex_);
       missing_ = "the bytes of " + base::quote(first.path) + " are in no store" +
-                 (content ? ", which has others in their place" : "");
+                 (found ? ", which has others in their place" : "");
       stop_ = true;
       return;
     }
-    const base::Fd source = write(first, *content, beneath);
+    const base::Fd source = write(first, content, beneath);
     for (std::size_t i = 1; i < group.size(); ++i) {
       if (request_.immutable && !request_.copy && link(first, *group[i])) continue;
-      write(*group[i], *content, beneath, request_.copy ? -1 : source.get());
+      write(*group[i], content, beneath, request_.copy ? -1 : source.get());
     }
   }
 
@@ -213,7 +214,7 @@ class Fetch {
   }
 
   /// Writes a file, or clones `source` where the filesystem can.
-  base::Fd write(const TreeEntry& entry, const std::string& content, Beneath& beneath, int source = -1) {
+  base::Fd write(const TreeEntry& entry, std::string_view content, Beneath& beneath, int source = -1) {
     const int parent = beneath.parent_of(entry.path);
     base::Fd fd(parent < 0 ? -1
                            : ::openat(parent, Beneath::name_of(entry.path),
