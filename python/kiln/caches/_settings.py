@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ _LAST_WAIT = 60.0  # seconds for blobs that are queued when the process ends
 
 _lock = threading.Lock()
 _spaces: dict[str, Blobs] = {}
+_left = 0  # the process that has run _leave()
 START = pathlib.Path(__file__).parent / "start"  # the folder of a sitecustomize that switches the caches on
 
 
@@ -72,12 +74,17 @@ def for_children(caches: str) -> None:
 
 def _leave_well() -> None:
     """Has _leave() called at the end of this process, also if multiprocessing forked it, and of such children."""
-    util.Finalize(None, _leave, exitpriority=0)
+    atexit.register(_leave)  # before kiln closes its services
+    util.Finalize(None, _leave, exitpriority=0)  # such a child runs no function of atexit
     util.register_after_fork(_leave, lambda leave: util.Finalize(None, leave, exitpriority=0))
 
 
 def _leave() -> None:
     """Stores what is queued. Writes what the caches did into KILN_CACHES_REPORT, a folder, for `kiln wrap`."""
+    global _left
+    if _left == os.getpid():
+        return
+    _left = os.getpid()
     services = {id(blobs.service): blobs.service for blobs in _spaces.values() if not blobs.service.closed}
     for blobs in _spaces.values():
         if not blobs.service.closed:
