@@ -17,6 +17,11 @@
 
 namespace kiln::runtime {
 
+struct Publishing {
+  OwnedEvents events;  // destroyed after the publisher, whose thread may still run
+  Publisher publisher;
+};
+
 /// Thread-safe.
 class Path {
  public:
@@ -76,10 +81,7 @@ class Path {
   DiskLookup disk_;
   HostLock host_lock_;
   FleetLookup fleet_;
-  struct Publishing {
-    OwnedEvents events;  // destroyed after the publisher, whose thread may still run
-    Publisher publisher;
-  } publishing_;
+  Publishing publishing_;
   ImageCompiler compiler_;
   Flights flights_;
 };
