@@ -11,6 +11,19 @@
 namespace kiln::runtime {
 namespace {
 
+/// For the message of a refusal: the arch whose image a GPU of the unit's arch would get, although this call takes only
+/// its own. Empty when there is none. `find` looks for the image of another arch.
+template <class Find>
+std::string arch_instead(const Unit& unit, const ObtainOptions& options, const Find& find) noexcept try {
+  const source::Instantiation& wanted = unit.instantiation;
+  const base::Arch arch = wanted.resolved.arch;
+  if (options.any_arch || wanted.which != source::Which::kernel || arch != base::Arch(arch.number)) return {};
+  const std::optional<Obtained> found = find();
+  return found ? found->image->facts.arch : "";
+} catch (const std::exception&) {
+  return {};
+}
+
 /// True for a fault of this process alone. It says nothing to other processes that waited for the compile.
 bool is_local(const std::exception_ptr& error) noexcept try {
   std::rethrow_exception(error);
@@ -60,7 +73,8 @@ Obtained Path::obtain_image(const source::Instantiation& instantiation, const Ob
   if (!options.permission.compile) {
     if (options.permission.tier && state_.config.has_remote()) return fetch(unit, options);
     if (options.permission.counts_sealed_miss) ++state_.counters.sealed_misses;
-    refuse(instantiation, options.permission, arch_instead(*unit, options));
+    refuse(instantiation, options.permission,
+           arch_instead(*unit, options, [&] { return find_other_arch(*unit, options, Counted::no); }));
   }
   if (!state_.config.has_remote()) compiler_.warm_up();  // in a fleet, mostly another node compiles
   if (unit->closure.memoised) {  // a memo may decide a hit; before a compile the files are hashed again
@@ -110,18 +124,6 @@ std::optional<Obtained> Path::find_other_arch(const Unit& unit, const ObtainOpti
     return found;
   }
   return std::nullopt;
-}
-
-/// For the message of a refusal: the arch whose image a GPU of the unit's arch would get, although this call takes only its own.
-/// Empty when there is none.
-std::string Path::arch_instead(const Unit& unit, const ObtainOptions& options) noexcept try {
-  const source::Instantiation& wanted = unit.instantiation;
-  const base::Arch arch = wanted.resolved.arch;
-  if (options.any_arch || wanted.which != source::Which::kernel || arch != base::Arch(arch.number)) return {};
-  const auto found = find_other_arch(unit, options, Counted::no);
-  return found ? found->image->facts.arch : "";
-} catch (const std::exception&) {
-  return {};
 }
 
 /// A call that may not compile takes the tier's image of another arch rather than none. One that may compile

@@ -65,7 +65,6 @@ class Path {
   Obtained obtain_image(const source::Instantiation& unit, const ObtainOptions& options);
   std::optional<Obtained> find(const Unit& unit, const ObtainOptions& options);
   std::optional<Obtained> find_other_arch(const Unit& unit, const ObtainOptions& options, Counted counted);
-  std::string arch_instead(const Unit& unit, const ObtainOptions& options) noexcept;
   Obtained fetch(const std::shared_ptr<const Unit>& unit, const ObtainOptions& options);
   Obtained fly(const std::shared_ptr<const Unit>& unit, const ObtainOptions& options);
   Obtained obtain_in_flight(const Unit& unit, const ObtainOptions& options, Flight& flight,
