@@ -65,6 +65,8 @@ class PrivateDirectory:
     def write(self, folder: str, files: Mapping[str, bytes]) -> dict[str, str]:
         """Writes files that other threads may write, too. Returns their paths."""
         place = self.path() / folder
+        if not place.exists() and self._write_new(place, files):
+            return {name: str(place / name) for name in files}
         place.mkdir(exist_ok=True)
         out = {}
         for name, content in files.items():
@@ -75,6 +77,20 @@ class PrivateDirectory:
             os.replace(new, path)
             out[name] = str(path)
         return out
+
+    def _write_new(self, place: pathlib.Path, files: Mapping[str, bytes]) -> bool:
+        """Writes a new folder of files, which has its name once they are written. False when it was there meanwhile."""
+        new = tempfile.mkdtemp(dir=self.path())
+        for name, content in files.items():
+            handle = os.open(f"{new}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(handle, "wb", buffering=0) as file:
+                file.write(content)
+        try:
+            os.rename(new, place)
+        except OSError:
+            shutil.rmtree(new, ignore_errors=True)
+            return False
+        return True
 
     @staticmethod
     def _remove(process: int, path: pathlib.Path) -> None:

@@ -8,6 +8,7 @@
 #include "runtime/blob/blob_space.hpp"
 #include "runtime/path/fleet_fixture.hpp"
 #include "runtime/service/service.hpp"
+#include "support/nightly.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -38,7 +39,8 @@ class BlobFleetTest : public testing::FleetTest {
 };
 
 TEST_F(BlobFleetTest, AnotherNodeFindsBlobsOfAnySize) {
-  const std::string large = noise((std::size_t{80} << 20) + 77), middle = noise(std::size_t{20} << 20);
+  const std::string large = noise((static_cast<std::size_t>(ci_or_night(30, 80)) << 20) + 77),
+                    middle = noise(std::size_t{20} << 20);
   for (const bool behind : {false, true}) {
     const std::string suffix = behind ? "behind" : "";
     {
