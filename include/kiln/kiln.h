@@ -279,7 +279,7 @@ KILN_API kiln_status kiln_service_fingerprint(kiln_service* service, char out[33
  * "fingerprint" is that of kiln_service_fingerprint(). "spaces" is an array with an item for each space in use:
  * "space" ("kernels", or a space of blobs), "fingerprint" of the space alone, and "items", an object of names and
  * arrays of digests. A kernel's name has its specialisation and arch. A blob's name has its key, and after a line
- * break its compatibility; bytes that are no UTF-8 are shown as U+FFFD.
+ * break its compatibility; a name that is no UTF-8 is shown as "bytes " and hex digits.
  */
 KILN_API kiln_status kiln_service_describe_fingerprint(kiln_service* service, kiln_text* out);
 
@@ -807,7 +807,8 @@ typedef struct kiln_blobs_options {
 /**
  * Opens a space. Touches no file.
  *
- * Repeated calls with the same space and compatibility return the same handle; the first one decides the rest.
+ * Repeated calls with the same options return the same handle. Handles of one space and compatibility share their
+ * counts and their queue, and the first one decides on the budget.
  * invalid_argument: a text that no blob can have.
  */
 KILN_API kiln_status kiln_service_open_blobs(kiln_service* service, const kiln_blobs_options* options,
@@ -850,6 +851,11 @@ KILN_API kiln_status kiln_blob_put(kiln_blobs* blobs, const void* key, size_t ke
  */
 KILN_API kiln_status kiln_blob_lease(kiln_blobs* blobs, const void* key, size_t key_size, double wait_seconds,
                                      kiln_text* out, kiln_lease** lease);
+/**
+ * Ends the waits of kiln_blob_lease() in this service, now and later: they return without a lease, so that each
+ * caller makes its blob for itself. For a service that shall be destroyed while other threads may wait.
+ */
+KILN_API void kiln_service_end_waits(kiln_service* service);
 /** Ends a lease without a blob, so that the next caller makes it. Null is allowed. */
 KILN_API void kiln_lease_end(kiln_lease* lease);
 

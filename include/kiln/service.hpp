@@ -100,6 +100,8 @@ class Service {
   /// The parameters are the fields of kiln_blobs_options.
   Blobs blobs(const std::string& space, const std::string& compatibility = {}, std::uint64_t budget_bytes = 0,
               bool refuse_when_sealed = false, bool behind = false) {
+    if ((space + compatibility).find('\0') != std::string::npos)
+      throw Error(Errc::invalid_argument, "space and compatibility of blobs must have no zero byte");
     const kiln_blobs_options options{sizeof options, space.c_str(),      compatibility.c_str(),
                                      budget_bytes,   refuse_when_sealed, behind};
     kiln_blobs* out = nullptr;

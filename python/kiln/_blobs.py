@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from . import _kiln
 from ._default import service as default_service
+from ._errors import Code, Error
 from ._service import Service
 
 Key = str | bytes
@@ -41,6 +41,8 @@ class Blobs:
         refuse_when_sealed: bool = False,
         behind: bool = False,
     ) -> None:
+        if "\0" in space + compatibility:
+            raise Error("space and compatibility of blobs must have no zero byte", Code.invalid_argument)
         self.service = service if service is not None else default_service()
         self.space = space
         self.compatibility = compatibility
@@ -113,8 +115,10 @@ class Lease:
 
     def put(self, data: Any) -> str:
         """Stores the blob, and ends the lease. Returns what Blobs.put returns."""
-        self.data = bytes(data)
-        return self.blobs.put(self.key, data, lease=self)
+        content = bytes(memoryview(data))
+        done = self.blobs.put(self.key, content, lease=self)
+        self.data = content
+        return done
 
     def end(self) -> None:
         held = self._take()
@@ -133,4 +137,4 @@ class Lease:
 
 
 def _bytes(key: Key) -> bytes:
-    return os.fsencode(key) if isinstance(key, str) else bytes(key)
+    return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else bytes(key)

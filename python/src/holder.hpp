@@ -29,6 +29,10 @@ class Holder {
   void close() noexcept {
     closed_.store(true);  // sequentially consistent with enter()
     const nanobind::gil_scoped_release release;
+    {
+      const std::shared_lock waiting(calls_);
+      if (!destroyed_) kiln_service_end_waits(service_);
+    }
     const std::unique_lock lock(calls_);
     // A forked child does not wait: the threads that would end these launches are not in it.
     while ((launches_.load(std::memory_order_acquire) != 0 || entered_.load() != 0) && ::getpid() == process_)

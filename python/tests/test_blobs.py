@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import kiln
 import pytest
@@ -130,6 +132,52 @@ print(place.path())
 def test_the_description_of_blobs_is_json(service):
     kiln.Blobs(service, "a"), kiln.Blobs(service, "b", "v")
     assert [(item["space"], item["compatibility"]) for item in json.loads(service.describe_blobs())] == [("a", ""), ("b", "v")]
+
+
+def test_close_ends_the_waits_of_other_threads(tmp_path):
+    service = kiln.Service(cache_dir=tmp_path / "cache", hermetic=True)
+    blobs = kiln.Blobs(service, "s")
+    held, waited = blobs.lease("k", wait=5), []
+
+    def wait():
+        try:
+            waited.append(blobs.lease("k", wait=-1).held)
+        except kiln.Error as error:  # the service was closed before this thread came to wait
+            waited.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while blobs.counts()["waits"] == 0:
+        time.sleep(0.01)
+    service.close()
+    thread.join(timeout=300)
+    assert not thread.is_alive() and waited == [False]
+    assert held.held
+
+
+def test_handles_of_one_space_keep_their_own_options(service):
+    plain, behind = kiln.Blobs(service, "s", "v"), kiln.Blobs(service, "s", "v", behind=True)
+    refusing = kiln.Blobs(service, "s", "v", refuse_when_sealed=True)
+    assert behind.put("k", b"1") == "queued"
+    assert plain.get("k") == b"1"
+    assert plain.put("l", b"2") == "stored"
+    assert behind.flush() and plain.counts()["puts"] == 2 == behind.counts()["puts"]
+    service.seal()
+    assert plain.get("not there") is None
+    with pytest.raises(kiln.NotReady):
+        refusing.get("not there")
+
+
+def test_texts_are_whole_or_refused(service):
+    for space, compatibility in (("n", "c\0d"), ("n\0x", "c")):
+        with pytest.raises(kiln.Error, match="no zero byte"):
+            kiln.Blobs(service, space, compatibility)
+    with kiln.Blobs(service, "n").lease("k") as lease:
+        with pytest.raises(TypeError):
+            lease.put(5)
+        assert lease.held and lease.data is None
+        lease.put(memoryview(b"v"))
+        assert lease.data == b"v"
 
 
 def test_a_queued_blob_is_found_at_once_and_stored_by_a_flush(service):

@@ -69,6 +69,16 @@ def test_the_next_sitecustomize_of_the_path_runs_too(tmp_path):
     assert (done.stdout.strip(), done.stderr) == ("True", "")
 
 
+def test_two_copies_of_the_file_run_the_users_once(tmp_path):
+    copy, other = tmp_path / "copy", tmp_path / "other"
+    copy.mkdir()
+    other.mkdir()
+    (copy / "sitecustomize.py").write_text((START / "sitecustomize.py").read_text())
+    (other / "sitecustomize.py").write_text("import sys; sys.runs = getattr(sys, 'runs', 0) + 1")
+    done = run("import sys; print(sys.runs)", tmp_path, paths=[copy, other])
+    assert (done.stdout.strip(), done.stderr) == ("1", "")
+
+
 TORCH = """
 import json, os, torch
 @torch.compile

@@ -58,6 +58,17 @@ def test_a_differing_rank_is_told_which_space_and_which_key(tmp_path):
     ]
 
 
+def test_keys_that_are_no_text_are_told_apart(tmp_path):
+    prints = []
+    for number, content in enumerate((b"1", b"2")):
+        with kiln.Service(cache_dir=tmp_path / f"s{number}", hermetic=True) as service:
+            blobs = kiln.Blobs(service, "triton")
+            blobs.put(b"\xfe", content)
+            blobs.put(b"\xff", b"equal")
+            prints.append(kiln.fingerprint(service))
+    assert prints[0].differences(prints[1]) == ["space triton: differs: bytes fe0a"]
+
+
 def test_many_differences_are_counted(tmp_path):
     (error, _) = checked(rank(tmp_path, 0), rank(tmp_path, 1, **{f"k{i}": b"x" for i in range(20)}))
     assert error.count("only rank 1 has it") == 8

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import pathlib
 import shutil
 import struct
 import tempfile
 from collections.abc import Mapping
+from multiprocessing import util
 
 MAGIC = b"kilnfile"
 
@@ -59,7 +59,7 @@ class PrivateDirectory:
     def path(self) -> pathlib.Path:
         if self._made[0] != os.getpid():
             self._made = (os.getpid(), pathlib.Path(tempfile.mkdtemp(prefix=self._prefix)))
-            atexit.register(self._remove, *self._made)
+            util.Finalize(None, self._remove, args=self._made, exitpriority=0)  # also in children of multiprocessing
         return self._made[1]
 
     def write(self, folder: str, files: Mapping[str, bytes]) -> dict[str, str]:

@@ -30,7 +30,10 @@ def wait() -> float:
     """
     text = os.environ.get("KILN_CACHES_WAIT", "")
     try:
-        return float(text) if text else 120.0
+        value = float(text) if text else 120.0
+        if value != value:
+            raise ValueError(text)
+        return value
     except ValueError:
         raise ValueError(f"KILN_CACHES_WAIT = {text!r}: expected a number of seconds") from None
 
@@ -58,7 +61,8 @@ def for_children(caches: str) -> None:
     torch's compile workers get this process's sys.path as their PYTHONPATH, other children its environment.
     """
     start = str(START)
-    paths = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != start]
+    given = os.environ.get("PYTHONPATH")
+    paths = [entry for entry in given.split(os.pathsep) if entry != start] if given else []
     sys.path[:] = [entry for entry in sys.path if entry != start]
     if caches:
         paths.insert(0, start)

@@ -100,6 +100,10 @@ kiln_status kiln_blob_lease(kiln_blobs* blobs, const void* key, size_t key_size,
   });
 }
 
+void kiln_service_end_waits(kiln_service* service) {
+  if (service) c_api::of(service).blobs().end_waits();
+}
+
 void kiln_lease_end(kiln_lease* lease) { delete lease; }
 
 kiln_status kiln_blobs_flush(kiln_blobs* blobs, double wait_seconds, int32_t* flushed) {

@@ -75,6 +75,11 @@ struct BlobSpace::Shared {
     const std::lock_guard lock(its.mutex);
     return its.queued.contains(blob);
   }
+  bool has_queued() {
+    Own& its = own.get();
+    const std::lock_guard lock(its.mutex);
+    return !its.queued.empty();
+  }
   void queue(const Key& blob) {
     Own& its = own.get();
     const std::lock_guard lock(its.mutex);
@@ -113,11 +118,15 @@ struct BlobSpace::Shared {
   base::PerProcess<Own> own;
 };
 
-BlobSpace::BlobSpace(Core& core, const BlobSpaceOptions& options)
+BlobSpace::BlobSpace(Core& core, const BlobSpaceOptions& options, const std::atomic<bool>& ended,
+                     const BlobSpace* sibling)
     : core_(core),
       options_(options),
-      shared_(std::make_shared<Shared>(
-          options.space, options.budget_bytes ? options.budget_bytes : core.config().cache_max_bytes() / 2)) {
+      shared_(sibling ? sibling->shared_
+                      : std::make_shared<Shared>(options.space, options.budget_bytes
+                                                                    ? options.budget_bytes
+                                                                    : core.config().cache_max_bytes() / 2)),
+      ended_(ended) {
   cache::check_blob_name({options.space, options.compatibility, {}});
 }
 
@@ -147,7 +156,7 @@ BlobSpace::Found BlobSpace::get(std::string_view key) {
 /// A blob that this process has put is there, also while it is queued.
 BlobSpace::Found BlobSpace::find(const cache::BlobKey& made) {
   if (Found there = read(made)) return there;
-  if (!options_.behind || !shared_->is_queued(made.key)) return std::nullopt;
+  if (!shared_->is_queued(made.key)) return std::nullopt;
   flush(base::Deadline::after(kQueuePatience));
   return read(made);
 }
@@ -218,7 +227,7 @@ std::optional<cache::Record> BlobSpace::ask_tier_once(const cache::BlobKey& made
                                         .may_compile = may_make,
                                         .in_a_hurry = true,
                                         .most_leases = 64,
-                                        .cancelled = nullptr,
+                                        .cancelled = &ended_,
                                         .on_wait = [&] { ++shared_->counts.waits; }});
   if (lease) *lease = std::move(reply.lease);
   return std::move(reply.entry);
@@ -427,7 +436,7 @@ BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline
   try {
     if (const auto file = core_.state().stores.flight_file()) {
       auto taken = file->take(
-          made.key, deadline, nullptr, [&] { ++shared_->counts.waits; }, subject);
+          made.key, deadline, &ended_, [&] { ++shared_->counts.waits; }, subject);
       host = std::move(taken.flight);
       if (taken.end == cache::FlightFile::End::timed_out) ++shared_->counts.wait_timeouts;
       if (taken.waited && (out.found = read(made))) return out;
@@ -448,7 +457,7 @@ BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline
 }
 
 std::vector<BlobSpace::Listed> BlobSpace::list() {
-  if (options_.behind) flush(base::Deadline::after(kQueuePatience));
+  if (shared_->has_queued()) flush(base::Deadline::after(kQueuePatience));
   const cache::KeyRange range = cache::keys_of_space(options_.space);
   std::vector<Listed> out;
   std::set<Key> seen;
@@ -470,7 +479,7 @@ std::vector<BlobSpace::Listed> BlobSpace::list() {
 bool BlobSpace::erase(std::string_view key) {
   const cache::BlobName name = name_of(key);
   const cache::BlobKey made = cache::blob_key(name);
-  if (options_.behind) flush(base::Deadline::after(kQueuePatience));
+  if (shared_->has_queued()) flush(base::Deadline::after(kQueuePatience));
   const auto writable = core_.state().stores.writable();
   if (!writable) return false;
   std::vector<Key> victims;
@@ -493,22 +502,22 @@ bool BlobSpace::erase(std::string_view key) {
 
 BlobSpace& BlobSpaces::open(const BlobSpaceOptions& options) {
   const std::lock_guard lock(mutex_);
-  auto& space = spaces_[{options.space, options.compatibility}];
-  if (!space) {
-    try {
-      space = std::make_unique<BlobSpace>(core_, options);
-    } catch (...) {
-      spaces_.erase({options.space, options.compatibility});
-      throw;
-    }
-  }
-  return *space;
+  const auto name =
+      std::make_tuple(options.space, options.compatibility, options.refuse_when_sealed, options.behind);
+  if (const auto there = spaces_.find(name); there != spaces_.end()) return *there->second;
+  const BlobSpace* sibling = nullptr;
+  for (const auto& [other, space] : spaces_)
+    if (space->space() == options.space && space->compatibility() == options.compatibility)
+      sibling = space.get();
+  return *spaces_.emplace(name, std::make_unique<BlobSpace>(core_, options, ended_, sibling)).first->second;
 }
 
 std::vector<BlobSpace*> BlobSpaces::all() {
   const std::lock_guard lock(mutex_);
   std::vector<BlobSpace*> out;
-  for (const auto& [name, space] : spaces_) out.push_back(space.get());
+  std::set<const BlobCounts*> seen;  // siblings count together
+  for (const auto& [name, space] : spaces_)
+    if (seen.insert(&space->counts()).second) out.push_back(space.get());
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -56,8 +57,10 @@ struct BlobCounts {
 /// Thread-safe. A fault of a store or a server is a miss or a skipped put, and never an error.
 class BlobSpace {
  public:
-  /// `core` must outlive it. Throws Error(invalid_argument) for texts that no blob can have.
-  BlobSpace(Core& core, const BlobSpaceOptions& options);
+  /// `core` must outlive it. `ended` ends waits once it is true. `sibling`, if there is one, is of the same space and
+  /// compatibility, and shares counts and queue. Throws Error(invalid_argument) for texts that no blob can have.
+  BlobSpace(Core& core, const BlobSpaceOptions& options, const std::atomic<bool>& ended,
+            const BlobSpace* sibling = nullptr);
   BlobSpace(const BlobSpace&) = delete;
   BlobSpace& operator=(const BlobSpace&) = delete;
 
@@ -133,21 +136,25 @@ class BlobSpace {
   Core& core_;
   const BlobSpaceOptions options_;
   const std::shared_ptr<Shared> shared_;
+  const std::atomic<bool>& ended_;
 };
 
-/// The spaces of a service, each opened once. Thread-safe.
+/// The spaces of a service, each opened once with the same options. Thread-safe.
 class BlobSpaces {
  public:
   explicit BlobSpaces(Core& core) : core_(core) {}
-  /// The space with these options. The first call decides on budget and refusal.
+  /// The space with these options. The first call for a space and compatibility decides on its budget.
   BlobSpace& open(const BlobSpaceOptions& options);
-  /// All spaces that were opened.
+  /// All spaces that were opened, each once.
   std::vector<BlobSpace*> all();
+  /// Ends the waits for leases of other callers, now and later: they make their blobs for themselves.
+  void end_waits() noexcept { ended_ = true; }
 
  private:
   Core& core_;
   std::mutex mutex_;  // guards spaces_
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<BlobSpace>> spaces_;
+  std::map<std::tuple<std::string, std::string, bool, bool>, std::unique_ptr<BlobSpace>> spaces_;
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace kiln::runtime

@@ -23,14 +23,39 @@ Digest fingerprint_of(const Used& used) {
   return base::digest_of(text);
 }
 
+namespace {
+
+/// The name itself, or the digits of its bytes where they are no UTF-8.
+std::string text_of(const std::string& name) {
+  try {
+    static_cast<void>(nlohmann::json(name).dump());
+    return name;
+  } catch (const nlohmann::json::exception&) {
+    std::string out = "bytes ";
+    for (const char byte : name) {
+      constexpr const char* kDigits = "0123456789abcdef";
+      out += kDigits[static_cast<unsigned char>(byte) >> 4];
+      out += kDigits[static_cast<unsigned char>(byte) & 15];
+    }
+    return out;
+  }
+}
+
+nlohmann::json json_of(const UsedItems& items) {
+  nlohmann::json out = nlohmann::json::object();
+  for (const auto& [name, contents] : items) out[text_of(name)] = contents;
+  return out;
+}
+
+}  // namespace
+
 std::string to_json(const Used& used) {
   nlohmann::json spaces = nlohmann::json::array();
   for (const auto& [space, items] : used)
     if (!items.empty())
       spaces.push_back(
-          {{"space", space}, {"fingerprint", fingerprint_of(space, items).hex()}, {"items", items}});
-  return nlohmann::json({{"fingerprint", fingerprint_of(used).hex()}, {"spaces", spaces}})
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+          {{"space", space}, {"fingerprint", fingerprint_of(space, items).hex()}, {"items", json_of(items)}});
+  return nlohmann::json({{"fingerprint", fingerprint_of(used).hex()}, {"spaces", spaces}}).dump();
 }
 
 }  // namespace kiln::runtime

@@ -11,7 +11,9 @@ import importlib.util
 import os
 import sys
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+# Folders whose sitecustomize has run: there may be two copies of this file on the path.
+_RAN = sys.__dict__.setdefault("_kiln_start_folders", set())
+_RAN.add(os.path.dirname(os.path.realpath(__file__)))
 _TORCH = "torch._inductor.remote_cache"
 
 
@@ -25,13 +27,15 @@ class _AfterTorch:
     def find_spec(self, name, path=None, target=None):
         if name != _TORCH:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
             def run_and_tell(module):
                 run(module)
+                if self not in sys.meta_path:
+                    return
+                sys.meta_path.remove(self)
                 try:
                     from kiln.caches import inductor
 
@@ -59,7 +63,7 @@ def _switch_on() -> None:
 
 def _run_the_next_one() -> None:
     """Runs the sitecustomize that this file stands before."""
-    others = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+    others = [entry for entry in sys.path if os.path.realpath(entry or ".") not in _RAN]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
@@ -67,7 +71,7 @@ def _run_the_next_one() -> None:
         spec.loader.exec_module(module)
 
 
-if not any(type(finder).__name__ == "_AfterTorch" for finder in sys.meta_path):  # two copies of this file on the path
+if len(_RAN) == 1:
     try:
         _switch_on()
     except Exception as error:
