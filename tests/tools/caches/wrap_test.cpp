@@ -85,6 +85,15 @@ TEST_F(Wrapped, ReportsOfProcessesAreAddedUp) {
   EXPECT_NE(table.err.find("triton"), std::string::npos) << table.err;
 }
 
+TEST_F(Wrapped, AVariableThatIsSetStays) {
+  for (const std::string value : {"triton", "off"}) {
+    Environment environment = with_profiles();
+    environment["KILN_CACHES"] = value;
+    EXPECT_EQ(kiln({"wrap", "--profile", "one", "--", "sh", "-c", "echo $KILN_CACHES"}, environment).out,
+              value + "\n");
+  }
+}
+
 TEST_F(Wrapped, ASignalReachesTheCommand) {
   const auto run = start({"wrap", "--profile", "one", "--", "sh", "-c",
                           "trap 'exit 9' TERM; touch " + path("ready") + "; while :; do sleep 0.01; done"},

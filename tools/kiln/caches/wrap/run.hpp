@@ -13,8 +13,13 @@ struct WrappedCommand {
   bool output_to_stderr = false;                 ///< its stdout is this process's stderr
 };
 
+/// Ignores the signals again that were ignored when the process began, such as SIGHUP under nohup. kiln has set
+/// a handler for SIGINT since.
+void keep_ignored_signals() noexcept;
+
 /// Runs the command and waits for its end. PATH is searched. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and
-/// SIGUSR2 that a process sends to this one go to the command; what a terminal sends reaches both anyway.
+/// SIGUSR2 that a process sends to this one go to the command; what a terminal sends reaches both anyway. A
+/// signal that was ignored when the process began is ignored by both.
 /// Returns the exit status, or 128 + the signal that ended the command. Throws Error(io) when it cannot be
 /// started.
 int run_wrapped(const WrappedCommand& command);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/file.hpp"
 #include "base/installation.hpp"
@@ -74,6 +75,7 @@ class Wrap {
   }
 
   int run() {
+    keep_ignored_signals();
     for (WrappedProfile& profile : profiles_) restore(profile);
     const base::TempDir reports("kiln-wrap-");
     const int status = run_wrapped(command(reports.path()));
@@ -126,8 +128,8 @@ class Wrap {
   }
 
   WrappedCommand command(const std::string& reports) const {
-    WrappedCommand out{
-        arguments_.command, {{"KILN_CACHES", "on"}, {"KILN_CACHES_REPORT", reports}}, context_.json};
+    WrappedCommand out{arguments_.command, {{"KILN_CACHES_REPORT", reports}}, context_.json};
+    if (!std::getenv("KILN_CACHES")) out.variables["KILN_CACHES"] = "on";
     if (!context_.cache_dir.empty())
       out.variables["KILN_CACHE_DIR"] = base::absolute(context_.cache_dir).value_or(context_.cache_dir);
     const std::string start = start_directory(), path(base::environment("PYTHONPATH"));
@@ -201,9 +203,10 @@ void add_wrap(Command app, Context& context) {
              "$VIRTUAL_ENV, else python3")
       .type_name("PROGRAM");
   sub.footer(
-      "Directories of profiles are restored first. The command then runs with KILN_CACHES=on, and Python\n"
-      "processes keep what torch.compile and Triton compile in kiln's store. When the command ends with 0,\n"
-      "the directories are captured. Hits and misses of each space are printed on stderr.\n"
+      "Directories of profiles are restored first. The command then runs with KILN_CACHES=on, unless that\n"
+      "variable is set already, and Python processes keep what torch.compile and Triton compile in kiln's\n"
+      "store. When the command ends with 0, the directories are captured. Hits and misses of each space are\n"
+      "printed on stderr.\n"
       "With --json, the command's output goes to stderr.\n"
       "Exit status: the command's; 128 + the signal that ended it; 1 when it cannot be started, 2 usage.\n"
       "Example: kiln wrap -- python serve.py --port 8000");
