@@ -14,6 +14,7 @@
 #include "base/quote.hpp"
 #include "kiln/error.hpp"
 #include "tools/kiln/caches/tree/beneath.hpp"
+#include "tools/kiln/caches/tree/time.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -25,7 +26,7 @@ constexpr std::int64_t kSettled_ns = 2'000'000'000;  // as in base::FileStamp::s
 std::int64_t now_ns() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+  return ns_of(now);
 }
 
 struct FileState {
@@ -36,9 +37,7 @@ struct FileState {
 std::optional<FileState> state_of(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  return FileState{static_cast<std::uint64_t>(status.st_size),
-                   status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec,
-                   status.st_ctim.tv_sec * 1'000'000'000 + status.st_ctim.tv_nsec};
+  return FileState{static_cast<std::uint64_t>(status.st_size), ns_of(status.st_mtim), ns_of(status.st_ctim)};
 }
 
 /// Reads up to the end. False on an error.
@@ -121,7 +120,7 @@ class Capture {
       const auto after = state_of(fd.get());
       if (after != before || bytes.size() != before->size) continue;
       entry.size = before->size, entry.modified_ns = before->modified_ns;
-      if (now_ns() - before->modified_ns < kSettled_ns) entry.kind = TreeEntry::Kind::fresh_file;
+      if (before->modified_ns > now_ns() - kSettled_ns) entry.kind = TreeEntry::Kind::fresh_file;
       ++out_.read;
       keep(entry, std::move(bytes));
       return true;
@@ -133,10 +132,20 @@ class Capture {
   void keep(TreeEntry& entry, std::string bytes) {
     entry.digest = base::digest_of(bytes);
     std::string key = entry.digest.hex();
-    if (!there_.insert(key).second) return;
+    if (there_.insert(key).second)
+      checked_.insert(key);
+    else if (!request_.full || !is_damaged(key, bytes))
+      return;
     batch_bytes_ += bytes.size();
     batch_.push_back({std::move(key), std::move(bytes)});
     if (batch_bytes_ >= kBatch) store();
+  }
+
+  /// True once for a listed blob that gives other bytes or none. The list has only the heads of blobs.
+  bool is_damaged(const std::string& key, std::string_view bytes) {
+    if (!checked_.insert(key).second) return false;
+    const auto found = files_.get(key);
+    return !found || found->view != bytes;
   }
 
   void store() {
@@ -169,7 +178,7 @@ class Capture {
   base::Fd root_;
   Captured out_;
   std::map<std::string, const TreeEntry*> last_;
-  std::set<std::string> there_;
+  std::set<std::string> there_, checked_;
   std::vector<runtime::BlobSpace::Item> batch_;
   std::uint64_t batch_bytes_ = 0;
 };

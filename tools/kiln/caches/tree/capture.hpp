@@ -15,7 +15,7 @@ struct CaptureRequest {
   std::string root;
   FileChoice choice;
   const Tree* last = nullptr;  ///< the record before; null: none
-  bool full = false;           ///< reads also files with the size and time of `last`
+  bool full = false;           ///< reads also files with the size and time of `last`, and the blobs of all
 };
 
 struct Captured {
@@ -26,7 +26,8 @@ struct Captured {
   std::vector<std::string> warnings;
 };
 
-/// Stores the files whose bytes no store has, and returns the list of all. A file that changes while it is
+/// Stores the files whose bytes no store has, and returns the list of all. A blob that is listed counts as
+/// there; with `full` it is read, and stored again when it is damaged. A file that changes while it is
 /// read is read again, and left out when it goes on changing. Throws Error(io) when the directory cannot be
 /// read or a file cannot be stored.
 Captured capture(const CaptureRequest& request, runtime::BlobSpace& files);

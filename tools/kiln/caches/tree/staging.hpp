@@ -7,25 +7,33 @@
 
 namespace kiln::cli {
 
-/// A fresh directory ".kiln-restore-XXXXXX" in a directory that exists, locked while this object lives. The
-/// destructor removes it with its content.
+/// True for the name of a directory ".kiln-restore-XXXXXX" that a restore made in the open directory `parent`:
+/// it has a restore's marker, or nothing in it yet.
+bool is_staging(int parent, const std::string& name);
+
+/// A fresh directory "tree" in a fresh ".kiln-restore-XXXXXX" of a directory that exists. The outer one has a
+/// marker, too, and is locked while this object lives. The destructor removes both with their content.
 class Staging {
  public:
-  /// Removes the staging directories in `parent` that killed restores left, and makes a fresh one. Throws
-  /// Error(io).
+  /// Removes the staging directories in `parent` that killed restores left, and makes a fresh one. Where the
+  /// filesystem has no locks, the left ones stay. Throws Error(io).
   explicit Staging(const std::string& parent);
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
+  /// Of "tree".
   int fd() const noexcept { return fd_.get(); }
   const std::string& path() const noexcept { return path_; }
-  /// Gives the directory the name `root`, unless something has it. Returns whether it did.
+  /// Gives "tree" the name `root`, unless something has it. Returns whether it did.
   bool become(const std::string& root, unsigned mode);
 
  private:
-  base::Fd fd_;
-  std::string path_;  // empty: it became the directory
+  /// False when another process removed the directory before it was locked.
+  bool make(const std::string& parent);
+
+  base::Fd lock_, fd_;
+  std::string outer_, path_;
 };
 
 /// Makes a directory and all above it. Throws Error(io).

@@ -13,6 +13,8 @@
 #include "base/fd.hpp"
 #include "base/quote.hpp"
 #include "tools/kiln/caches/profile/glob.hpp"
+#include "tools/kiln/caches/tree/staging.hpp"
+#include "tools/kiln/caches/tree/time.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -35,7 +37,7 @@ class Walk {
     const int fd = directory.release();  // closedir closes it
     while (const dirent* const entry = ::readdir(listed.get())) {
       const std::string name = entry->d_name;
-      if (name == "." || name == ".." || name.starts_with(kStagingPrefix)) continue;
+      if (name == "." || name == ".." || is_staging(fd, name)) continue;
       add(fd, name, above.empty() ? name : above + '/' + name);
     }
   }
@@ -68,7 +70,7 @@ class Walk {
         return left_out_("symlink " + base::quote(path) + " leaves the directory, so it is left out");
     } else if (S_ISREG(status.st_mode)) {
       entry.size = static_cast<std::uint64_t>(status.st_size);
-      entry.modified_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
+      entry.modified_ns = ns_of(status.st_mtim);
     } else {
       return left_out_(base::quote(path) +
                        " is neither a file, a directory nor a symlink, so it is left out");

@@ -9,15 +9,12 @@
 
 namespace kiln::cli {
 
-/// Staging directories of restores begin so. Captures leave them out.
-inline constexpr const char* kStagingPrefix = ".kiln-restore-";
-
 struct FileChoice {
   std::vector<std::string> include, exclude;  ///< patterns as in profile/glob.hpp; no `include`: all files
 };
 
 /// The entries below the open directory `root`, sorted by path; files have no digest yet. Symlinks are not
-/// followed. `left_out` gets a sentence for each entry that a list cannot have: sockets, symlinks that leave
+/// followed, and staging directories of restores are not in it. `left_out` gets a sentence for each entry that a list cannot have: sockets, symlinks that leave
 /// the directory, directories that cannot be read.
 std::vector<TreeEntry> walk(int root, const FileChoice& choice,
                             const std::function<void(std::string)>& left_out);
