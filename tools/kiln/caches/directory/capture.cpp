@@ -43,7 +43,8 @@ void add_caches_capture(Command app, Context& context) {
                                           [&context, arguments] { return capture(context, *arguments); });
   add_target_arguments(sub, *arguments);
   sub.flag("--full", arguments->full,
-           "Read every file, also files with the size and time of the last capture");
+           "Read every file, also files with the size and time of the last capture,\nand store files again "
+           "whose stored bytes are damaged");
   sub.footer(
       "NAME is a profile: it says where the directory is, which files count, and what they depend on.\n"
       "Profiles are TOML files in KILN_CACHES_PROFILES, ~/.config/kiln/profiles and share/kiln/profiles.\n"

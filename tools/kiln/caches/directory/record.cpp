@@ -14,6 +14,17 @@ runtime::BlobSpace& records_of(const Target& target, runtime::Service& service) 
   return service.blobs().open({target.record.space, target.record.compatibility});
 }
 
+/// The command that stores every file of the target again.
+std::string full_capture_of(const Target& target) {
+  const std::string& key = target.record.key;
+  std::string out = "kiln caches capture ";
+  if (target.profile)
+    out += target.profile->name + (key == kDefaultRecord ? "" : " --name " + key);
+  else
+    out += key == target.root ? key : "DIR --name " + key;
+  return out + " --full";
+}
+
 }  // namespace
 
 CapturedTarget capture_target(const Target& target, bool full, runtime::Service& service) {
@@ -52,6 +63,8 @@ RestoredTarget restore_target(const Target& target, const RestoreChoice& choice,
   const RestoreRequest request{target.root, target.profile && target.profile->immutable, choice.copy,
                                choice.force, choice.full};
   static_cast<Restored&>(out) = restore(request, *out.tree, files_of(service));
+  if (!out.missing.empty())
+    out.missing += "; where the directory still is, '" + full_capture_of(target) + "' stores them again";
   return out;
 }
 

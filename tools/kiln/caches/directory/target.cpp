@@ -8,7 +8,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr const char *kDirectories = "dir", *kDefaultName = "default";
+constexpr const char* kDirectories = "dir";
 
 bool is_path(const std::string& text) {
   return text.find('/') != std::string::npos || text == "." || text == "..";
@@ -50,7 +50,7 @@ Target target_of(const TargetArguments& arguments, Context& context) {
     out.record = {kDirectories, {}, arguments.name.empty() ? out.root : arguments.name};
   } else if (auto profile = find_profile(arguments.what)) {
     out.root = arguments.to.empty() ? absolute(directory_of(*profile)) : absolute(arguments.to);
-    out.record = {"dir." + profile->name, {}, arguments.name.empty() ? kDefaultName : arguments.name};
+    out.record = {"dir." + profile->name, {}, arguments.name.empty() ? kDefaultRecord : arguments.name};
     out.profile = std::move(profile);
   } else {
     if (arguments.to.empty()) throw_unknown(arguments.what);

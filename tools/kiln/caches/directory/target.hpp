@@ -20,6 +20,9 @@ struct TargetArguments {
 };
 void add_target_arguments(Command sub, TargetArguments& arguments);
 
+/// The key of a profile's record without --name.
+inline constexpr const char* kDefaultRecord = "default";
+
 struct Target {
   std::optional<Profile> profile;
   std::string root;        ///< absolute; empty when only a name is known

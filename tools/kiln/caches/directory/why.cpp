@@ -85,7 +85,8 @@ int print_answer(const Context& context, const Target& target, const Answer& ans
   }
   if (answer.found) {
     print_paragraph("A restore of " + text_of(target) + " finds " + counted(answer.files, "file") + ", " +
-                    human_bytes(answer.bytes) + ", for " + target.root);
+                    human_bytes(answer.bytes) + ", for " + target.root +
+                    ". They are listed in a store; only a restore verifies their bytes.");
     return kDone;
   }
   print_paragraph("A restore of " + text_of(target) + " finds nothing: " + answer.reason + '.');
@@ -96,7 +97,8 @@ int print_answer(const Context& context, const Target& target, const Answer& ans
   }
   Table table({{"FACT"}, {"RECORDED", Table::Fit::flexible}, {"NOW", Table::Fit::flexible}});
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
-  for (const FactDifference& d : *answer.nearest) table.add({d.fact, or_dash(d.recorded), or_dash(d.now)});
+  for (const FactDifference& d : *answer.nearest)
+    table.add({one_line(d.fact), or_dash(one_line(d.recorded)), or_dash(one_line(d.now))});
   table.print();
   return kPartly;
 }
@@ -142,6 +144,7 @@ void add_caches_why(Command app, Context& context) {
   add_target_arguments(sub, *arguments);
   sub.option("--to", arguments->to, "Ask about a restore to this directory").type_name("DIR").not_empty();
   sub.footer(
+      "Files count as found when a store lists them; only a restore verifies their bytes.\n"
       "When nothing is found, the record with the fewest other facts is compared with this machine.\n"
       "For a space of blobs, such as triton, the compatibilities of its blobs are listed.\n"
       "Exit status: 0 found, 1 failed, 2 usage, 3 not found.\n"

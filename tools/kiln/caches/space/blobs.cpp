@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/quote.hpp"
 #include "base/text.hpp"
 #include "base/wire.hpp"
 #include "cache/blob/blob.hpp"
@@ -106,7 +107,9 @@ std::string space_named(const BlobScan& scan, const std::string& name) {
 }
 
 std::string one_line(const std::string& compatibility) {
-  return base::join(base::split(compatibility, '\n'), "; ");
+  const std::string quoted =
+      base::quote(base::join(base::split(compatibility, '\n'), "; "), std::string::npos);
+  return quoted.substr(1, quoted.size() - 2);
 }
 
 std::string age_of(std::uint64_t used_s) {

@@ -40,7 +40,8 @@ BlobScan scan_blobs(const runtime::Config& config, const std::string& space = {}
 /// begins with "dir.". Throws Error(invalid_argument), with the spaces that there are, when no blob is in it.
 std::string space_named(const BlobScan& scan, const std::string& name);
 
-/// A compatibility on one line, for tables: line ends become "; ".
+/// A compatibility on one line, for tables: line ends become "; ", and other control characters
+/// are escaped.
 std::string one_line(const std::string& compatibility);
 
 /// "3h", or "-" for a time that is not known.
