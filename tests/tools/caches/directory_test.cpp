@@ -116,6 +116,38 @@ TEST_F(CachedDirectory, OtherBytesUnderADigestAreAMiss) {
   EXPECT_FALSE(fs::exists(path("place")));
 }
 
+TEST_F(CachedDirectory, AFullCaptureStoresADamagedFileAgain) {
+  const Arguments jit = {path("jit"), "--name", "j"}, full = {path("jit"), "--name", "j", "--full"};
+  capture(jit);
+  put({"files", "kiln-files 1", base::digest_of(std::string_view("cubin of a")).hex()}, "cubin of X");
+  auto miss = restore({"j", "--to", path("place")});
+  EXPECT_NE(miss["reason"].get<std::string>().find("capture DIR --name j --full"), std::string::npos) << miss;
+  EXPECT_EQ(capture(jit)["stored"], 0) << "it is listed";
+  EXPECT_EQ(capture(full)["stored"], 1);
+  EXPECT_EQ(capture(full)["stored"], 0);
+  EXPECT_EQ(restore({"j", "--to", path("place")})["written"], 3);
+}
+
+TEST_F(CachedDirectory, ADirectoryWithTheNameOfAStagingDirectoryIsTheUsers) {
+  write_old("jit/.kiln-restore-notes-of-mine/f", "mine");
+  write_old("jit/.kiln-restore-abcdef/f", "mine");
+  write_old("jit/.kiln-restore-ABCDEF/.kiln-staging", "");
+  write_old("jit/.kiln-restore-ABCDEF/tree/f", "left by a restore that was killed");
+  EXPECT_EQ(capture({path("jit")})["files"], 5);
+  fs::remove(path("jit/b/kernel.cubin"));
+  EXPECT_EQ(restore({path("jit")})["written"], 1);
+  EXPECT_EQ(text_of("jit/.kiln-restore-notes-of-mine/f"), "mine");
+  EXPECT_EQ(text_of("jit/.kiln-restore-abcdef/f"), "mine");
+  EXPECT_FALSE(fs::exists(path("jit/.kiln-restore-ABCDEF")));
+}
+
+TEST_F(CachedDirectory, AFileFromBefore1970IsRestored) {
+  write_old("jit/old", "old", -5);
+  capture({path("jit"), "--name", "j"});
+  EXPECT_EQ(restore({"j", "--to", path("place")})["written"], 4);
+  EXPECT_EQ(fs::last_write_time(path("place/old")), fs::last_write_time(path("jit/old")));
+}
+
 TEST_F(CachedDirectory, AFileThatDiffersStaysWithoutForce) {
   capture({path("jit")});
   write_old("jit/a/kernel.cubin", "newer one!", 1'800'000'000);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "base/file.hpp"
@@ -11,6 +12,7 @@
 #include "tools/kiln/caches/profile/facts.hpp"
 #include "tools/kiln/caches/profile/glob.hpp"
 #include "tools/kiln/caches/tree/listing.hpp"
+#include "tools/kiln/caches/tree/time.hpp"
 
 using namespace kiln::cli;
 
@@ -42,6 +44,31 @@ TEST(CacheProfiles, APatternFitsWholePaths) {
   EXPECT_FALSE(fits("a", "ab"));
   EXPECT_TRUE(fits("**/lock", "lock"));
   EXPECT_FALSE(fits("**/lock", "block"));
+}
+
+TEST(CacheProfiles, APatternOfManyStarsIsAnswered) {
+  std::string stars, names;
+  for (int i = 0; i < 30; ++i) stars += "*a", names += "**/*a";
+  EXPECT_FALSE(fits(stars + 'b', std::string(200, 'a')));
+  EXPECT_FALSE(fits(names + 'b', std::string(200, 'a')));
+  EXPECT_TRUE(fits(stars, std::string(200, 'a')));
+  EXPECT_TRUE(fits("*a**/b", "aab"));
+  EXPECT_TRUE(fits("*/x*/y", "ab/xc/y"));
+  EXPECT_FALSE(fits("*/x*/y", "ab/xc/d/y"));
+  EXPECT_TRUE(fits("**/x*/y", "ab/x/xc/y"));
+  EXPECT_TRUE(fits("", ""));
+  EXPECT_FALSE(fits("", "a"));
+  EXPECT_TRUE(fits("*", ""));
+}
+
+TEST(CacheProfiles, ATimeBefore1970HasAFractionThatIsNotNegative) {
+  const timespec before = timespec_of(-1);
+  EXPECT_EQ(before.tv_sec, -1);
+  EXPECT_EQ(before.tv_nsec, 999'999'999);
+  EXPECT_EQ(ns_of(before), -1);
+  EXPECT_EQ(ns_of(timespec_of(1'700'000'000'000'000'123)), 1'700'000'000'000'000'123);
+  EXPECT_EQ(ns_of({1'000'000'000'000, 5}), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(ns_of({-1'000'000'000'000, 5}), std::numeric_limits<std::int64_t>::min());
 }
 
 TEST(CacheProfiles, FactsAreReadBack) {

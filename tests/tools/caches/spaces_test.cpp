@@ -43,6 +43,16 @@ TEST_F(CacheSpaces, LsOfASpaceShowsItsBlobs) {
   EXPECT_EQ(table.out.find("inductor"), std::string::npos) << table.out;
 }
 
+TEST_F(CacheSpaces, ControlCharactersOfACompatibilityAreEscaped) {
+  put({"triton", "v3\x1b[2J\n", "d"}, "third");
+  for (const Arguments& command : {Arguments{"caches", "ls"}, Arguments{"caches", "ls", "triton"},
+                                   Arguments{"caches", "why", "triton"}}) {
+    const Finished done = kiln(command);
+    EXPECT_EQ(done.out.find('\x1b'), std::string::npos) << done.out;
+    EXPECT_NE(done.out.find("v3\\x1b"), std::string::npos) << done.out;
+  }
+}
+
 TEST_F(CacheSpaces, ASpaceWithoutBlobsIsNamed) {
   const Finished done = kiln({"caches", "ls", "tritan"});
   EXPECT_EQ(done.status, 2);

@@ -103,6 +103,19 @@ TEST_F(Wrapped, ASignalReachesTheCommand) {
   EXPECT_EQ(run->wait().status, 9);
 }
 
+TEST_F(Wrapped, ASignalThatWasIgnoredStaysIgnored) {
+  for (const int signal : {SIGHUP, SIGINT, SIGPIPE}) {
+    const auto before = std::signal(signal, SIG_IGN);  // as nohup does
+    const auto run = start(
+        {"wrap", "--profile", "one", "--", "sh", "-c", "kill -" + std::to_string(signal) + " $$; echo alive"},
+        with_profiles());
+    std::signal(signal, before);
+    const Finished done = run->wait();
+    EXPECT_EQ(done.status, 0) << signal;
+    EXPECT_EQ(done.out, "alive\n") << signal;
+  }
+}
+
 TEST_F(Wrapped, TheCommandGetsTheSameStore) {
   const Finished done = kiln({"wrap", "--profile", "one", "--cache-dir", path("elsewhere"), "--", "sh", "-c",
                               "echo $KILN_CACHE_DIR"},
