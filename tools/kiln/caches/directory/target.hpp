@@ -7,6 +7,7 @@
 
 #include "cache/blob/blob.hpp"
 #include "tools/kiln/caches/profile/facts.hpp"
+#include "tools/kiln/cli/command.hpp"
 #include "tools/kiln/cli/output.hpp"
 
 namespace kiln::cli {
