@@ -22,7 +22,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Of "tree".
+  /// The descriptor of "tree".
   int fd() const noexcept { return fd_.get(); }
   const std::string& path() const noexcept { return path_; }
   /// Gives "tree" the name `root`, unless something has it. Returns whether it did.
