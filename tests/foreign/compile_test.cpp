@@ -2,6 +2,7 @@
 // with only their manifests, for every generation of architectures, without a GPU.
 #include <filesystem>
 
+#include "support/nightly.hpp"
 #include "support/places.hpp"
 #include "tools/kiln_process.hpp"
 
@@ -190,6 +191,7 @@ TEST_F(ForeignKernels, EachPieceOfTheManifestIsInTheKey) {
 }
 
 TEST_F(ForeignKernels, ShimsStandBeforeAndBehindCub) {
+  KILN_NIGHTLY_ONLY();
   const std::string cub = "#include <cub/block/block_reduce.cuh>\n",
                     shims = "#include <cmath>\n#include <math.h>\n";
   const std::string kernel = "__global__ void f(float* x) { x[0] = std::sqrt(x[0]) + INFINITY; }\n";
@@ -236,6 +238,7 @@ TEST_F(ForeignKernels, AssertFailIsThereWhereNvccHasIt) {
 }
 
 TEST_F(ForeignKernels, AtomicOperationsOfPyTorchCompileForEachType) {
+  KILN_NIGHTLY_ONLY();
   for (const char* type : {"u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"}) {
     for (const char* arch : {"sm_75", "sm_90a"})
       EXPECT_EQ(compile({"torch_atomics", std::string("T=") + type}, arch).value("outcome", ""), "compiled");

@@ -95,6 +95,7 @@ constexpr OddHeader kOddHeaders[] = {
 };
 
 TEST_F(OddHeaders, OddHeadersGiveTheSameBytesAndTheSameLog) {
+  KILN_NIGHTLY_ONLY();
   std::size_t used = 0;
   for (const OddHeader& odd : kOddHeaders) {
     tree_.write("t/a.h", odd.header);
