@@ -40,9 +40,10 @@ class Eviction {
     auto writing = enter();
     if (!writing) return false;
     const PageFile pages = writing->pages();
-    if (deadline_.passed() || (!options_.range && live_bytes(pages) <= options_.live_bytes)) return false;
+    if (deadline_.passed() || (options_.is_of_all() && live_bytes(pages) <= options_.live_bytes))
+      return false;
     const RecentUses recent(file_, moment_of(pages));
-    if (!surveyed_) entries_ = survey_by_use(pages, recent, options_.range.value_or(kAllKeys));
+    if (!surveyed_) entries_ = entries_in(pages, recent);
     surveyed_ = true;
     const std::uint64_t live = live_bytes(pages);
     if (live <= options_.live_bytes) return false;
@@ -73,20 +74,34 @@ class Eviction {
     return true;
   }
 
-  /// The bytes that are to become fewer. For a range, the bytes that the survey found and that are not deleted yet.
+  /// The entries in the order in which they go. Where all of them go, this is the order of keys: neighbours share
+  /// pages of the tree, so each page is written once.
+  std::vector<Surveyed> entries_in(const PageFile& pages, const RecentUses& recent) const {
+    if (options_.is_of_all() || (options_.range && options_.live_bytes > 0))
+      return survey_by_use(pages, recent, options_.range.value_or(kAllKeys));
+    if (options_.range) return survey(pages, *options_.range);
+    std::vector<Surveyed> out;
+    for (const Key& key : *options_.keys)
+      if (const auto pieces = pieces_of(pages, key).size())
+        out.push_back({key, Surveyed::kNeverUsed, static_cast<std::uint32_t>(pieces)});
+    return out;
+  }
+
+  /// The bytes that are to become fewer. For a range or keys, the bytes that were found and are not deleted yet.
   std::uint64_t live_bytes(const PageFile& pages) const {
-    if (!options_.range) return pages.snapshot().live_bytes();
+    if (options_.is_of_all()) return pages.snapshot().live_bytes();
     std::uint64_t pieces = 0;
     for (std::size_t i = next_; i < entries_.size(); ++i) pieces += entries_[i].pieces;
     return pieces * pages.page_size();
   }
 
-  /// Appends the tree's keys of an entry. An entry that was used meanwhile stays, unless a range is emptied.
+  /// Appends the tree's keys of an entry. An entry that was used meanwhile stays, unless a range or keys are
+  /// meant.
   bool choose(const PageFile& pages, const RecentUses& recent, const Surveyed& entry,
               std::vector<std::string>& victims) {
     TreeCursor cursor(pages);
     const auto use = read_use(cursor, entry.key);
-    if (!options_.range && use && entry.pieces > 0 && recent.later(entry.key, use->tick) != entry.tick)
+    if (options_.is_of_all() && use && entry.pieces > 0 && recent.later(entry.key, use->tick) != entry.tick)
       return false;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> values;
     for (std::string& key : pieces_of(pages, entry.key, &values)) victims.push_back(std::move(key));

@@ -128,7 +128,8 @@ PutResult Puts::put(const Record& record, std::chrono::milliseconds wait, Existi
         // Room that was made shall not be lost: the put gets its whole wait again.
         if (*made > 0 || inode_of(file_.file().path) != seen) deadline = base::Deadline::after(wait);
       }
-      const PutResult written = write(record, encoded, existing, deadline);
+      PutResult written = write(record, encoded, existing, deadline);
+      out.replaced = std::move(written.replaced);
       return finish(written.put, written.detail);
     } catch (const NoRoom&) {
       no_room = true;
@@ -168,10 +169,14 @@ PutResult Puts::write(const Record& record, std::string_view encoded, Existing e
   const Entered entered = file_.enter(deadline, writing, why);
   if (entered != Entered::yes) return {put_without(entered), why};
   const PageFile pages = writing->pages();
+  PutResult out{Put::stored, {}};
   Buffer there;
-  if (copy_record(pages, record.key, there) == Copied::complete)
-    if (const auto found = decode(record.key, there.view()); found && serves(*found, record, existing))
-      return {Put::present, {}};
+  if (copy_record(pages, record.key, there) == Copied::complete) {
+    if (auto found = decode(record.key, there.view())) {
+      if (serves(*found, record, existing)) return {Put::present, {}};
+      out.replaced = std::move(found->facts);
+    }
+  }
   write_in(*writing, pages, record.key, encoded, deadline);
   if (!writing->txn())
     return {Put::gate_timeout, "a reader did not leave the gate in time; a stopped process may hold it"};
@@ -181,7 +186,7 @@ PutResult Puts::write(const Record& record, std::string_view encoded, Existing e
     if (error.rc() == MDB_MAP_FULL) throw NoRoom{};
     throw;
   }
-  return {Put::stored, {}};
+  return out;
 }
 
 bool Puts::is_first_check(const PageFile& pages) const noexcept {

@@ -47,6 +47,7 @@ struct PutResult {
   std::string detail;
   std::string notice{};       ///< for people, even after success: the file was healed
   std::uint64_t evicted = 0;  ///< entries that made room for it
+  std::string replaced{};     ///< the facts of the record that it replaced; empty: it replaced none
 };
 
 /// One entry as a listing shows it; `facts` is what the record's owner wrote.

@@ -34,6 +34,8 @@ struct Store::Impl {
   WritableFile writable{*file, options.cap_bytes};
   Puts puts{writable, lookup};
   std::string identity;
+
+  std::uint64_t evict(EvictionOptions what, base::Deadline deadline);
 };
 
 Store::Store(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -139,12 +141,25 @@ Rewritten Store::gc(std::uint64_t max_bytes, base::Deadline deadline) {
 
 Rewritten Store::clear(base::Deadline deadline) { return impl_->writable.replace(0, deadline); }
 
+std::uint64_t Store::Impl::evict(EvictionOptions what, base::Deadline deadline) {
+  if (!file->writable) throw_store_error(file->path, "was opened read-only");
+  upkeep->write_uses(deadline);
+  what.file_bytes = std::max(options.cap_bytes, size_of(file->path) + kTreeSlack);
+  return cache::evict(*file, what, deadline);
+}
+
 std::uint64_t Store::trim(const KeyRange& range, std::uint64_t max_bytes, base::Deadline deadline) {
-  StoreFile& file = *impl_->file;
-  if (!file.writable) throw_store_error(file.path, "was opened read-only");
-  impl_->upkeep->write_uses(deadline);
-  const std::uint64_t file_bytes = std::max(impl_->options.cap_bytes, size_of(file.path) + kTreeSlack);
-  return evict(file, {max_bytes, file_bytes, range}, deadline);
+  EvictionOptions what;
+  what.live_bytes = max_bytes, what.range = range;
+  return impl_->evict(std::move(what), deadline);
+}
+
+std::uint64_t Store::remove(std::vector<Key> keys, base::Deadline deadline) {
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  EvictionOptions what;
+  what.keys = std::move(keys);
+  return impl_->evict(std::move(what), deadline);
 }
 
 void Store::write_uses(base::Deadline deadline) noexcept { impl_->upkeep->write_uses(deadline); }

@@ -93,6 +93,9 @@ class Store {
   /// before the deadline. Throws Error(io); Damaged (cache/store/file/pages.hpp) when the file is damaged,
   /// which the next put heals.
   std::uint64_t trim(const KeyRange& range, std::uint64_t max_bytes, base::Deadline deadline);
+  /// Deletes the entries of these keys, in as few transactions as one deletion allows. Returns how many there were;
+  /// they are fewer when the gate could not be entered before the deadline. Throws as trim does.
+  std::uint64_t remove(std::vector<Key> keys, base::Deadline deadline);
   /// Writes the uses noted so far that the store does not know yet. Never throws.
   void write_uses(base::Deadline deadline) noexcept;
 

@@ -158,5 +158,39 @@ TEST_F(Trim, AReadOnlyStoreIsRefused) {
   EXPECT_THROW(open_read_only()->trim(kAllKeys, 0, test::soon()), Error);
 }
 
+TEST_F(Trim, KeysThatAreRemovedGoTogetherAndOthersStay) {
+  const auto store = open();
+  std::vector<Key> odd;
+  std::vector<Record> records;
+  for (std::uint32_t i = 0; i < 3000; ++i) {
+    records.push_back(test::record_of(i));
+    if (i % 2) odd.push_back(test::key_of(i));
+  }
+  for (const PutResult& put : store->put_many(records)) ASSERT_EQ(put.put, Put::stored);
+  odd.push_back(odd.front());
+  odd.push_back(test::key_of(7000));
+  EXPECT_EQ(store->remove(odd, test::soon()), 1500u) << "one comes twice, and one is not there";
+  EXPECT_EQ(store->remove(odd, test::soon()), 0u);
+  EXPECT_EQ(store->remove({}, test::soon()), 0u);
+  std::uint64_t even = 0;
+  store->list([&](const Entry& entry) { even += std::find(odd.begin(), odd.end(), entry.key) == odd.end(); });
+  EXPECT_EQ(even, 1500u);
+  EXPECT_EQ(store->stats().entries, 1500u);
+  EXPECT_TRUE(store->verify().damaged.empty());
+  EXPECT_THROW(open_read_only()->remove(odd, test::soon()), Error);
+}
+
+TEST_F(Trim, APutSaysWhatItReplaced) {
+  const auto store = open();
+  Record record = test::record_of(1);
+  const std::string facts = record.facts;
+  EXPECT_EQ(store->put(record).replaced, "");
+  record.facts = "others";
+  const PutResult replaced = store->put(record, store->put_wait(), Existing::replaced);
+  EXPECT_EQ(replaced.put, Put::stored);
+  EXPECT_EQ(replaced.replaced, facts);
+  EXPECT_EQ(store->put(record, store->put_wait(), Existing::replaced).replaced, "");
+}
+
 }  // namespace
 }  // namespace kiln::cache
