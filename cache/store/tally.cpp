@@ -54,9 +54,9 @@ struct Once {
 
 }  // namespace
 
-Tally::Tally(const std::string& place)
-    : writing_(place + "/counters", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK),
-      reading_(place + "/counters", O_RDONLY | O_NOFOLLOW | O_NONBLOCK) {}
+Tally::Tally(const std::string& place, const std::string& name)
+    : writing_(place + '/' + name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK),
+      reading_(place + '/' + name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) {}
 
 bool Tally::add(std::span<const std::uint64_t> deltas) noexcept {
   if (deltas.size() > kTallyValues) return false;

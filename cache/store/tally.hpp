@@ -1,4 +1,5 @@
-// The tally holds the store's lifetime counters: DIR/v1/counters, numbers that every process adds to.
+// The tally holds the store's lifetime counters: DIR/v1/counters, numbers that every process adds to. Another
+// name holds other counters: each space of blobs has its own (runtime/blob/counters.hpp).
 // The code that adds decides what an index counts. A fault costs counts and nothing else, since
 // people alone read them.
 //
@@ -27,8 +28,8 @@ inline constexpr std::size_t kTallyValues = 64;
 /// Thread-safe; safe between processes and across a fork.
 class Tally {
  public:
-  /// `place` is DIR/v1. Opens nothing.
-  explicit Tally(const std::string& place);
+  /// `place` is DIR/v1, and `name` the file's. Opens nothing.
+  explicit Tally(const std::string& place, const std::string& name = "counters");
   /// Adds `deltas`, at most kTallyValues of them, to the values. Returns false, and adds nothing, when
   /// another process held the file for 20 ms, when it cannot be written, or when the disk is full.
   bool add(std::span<const std::uint64_t> deltas) noexcept;

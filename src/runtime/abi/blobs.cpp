@@ -35,22 +35,10 @@ std::string dumped(const nlohmann::json& json) {
 }
 
 nlohmann::json json_of(const BlobSpace& space) {
-  const BlobCounts& c = space.counts();
-  return {{"space", space.space()},
-          {"compatibility", space.compatibility()},
-          {"hits", c.hits.load()},
-          {"misses", c.misses.load()},
-          {"damaged", c.damaged.load()},
-          {"sealed_misses", c.sealed_misses.load()},
-          {"remote_hits", c.remote_hits.load()},
-          {"waits", c.waits.load()},
-          {"wait_timeouts", c.wait_timeouts.load()},
-          {"puts", c.puts.load()},
-          {"puts_present", c.puts_present.load()},
-          {"puts_skipped", c.puts_skipped.load()},
-          {"evictions", c.evictions.load()},
-          {"bytes_read", c.bytes_read.load()},
-          {"bytes_written", c.bytes_written.load()}};
+  nlohmann::json out{{"space", space.space()}, {"compatibility", space.compatibility()}};
+  for (const BlobCounter& counter : blob_counters())
+    out[counter.name] = (space.counts().*counter.count).load();
+  return out;
 }
 
 }  // namespace

@@ -4,11 +4,11 @@
 #include <ctime>
 #include <set>
 
-#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
 #include "base/quote.hpp"
 #include "base/wire.hpp"
+#include "cache/blob/join.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::runtime {
@@ -17,115 +17,25 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kReadPatience = 5s;  // at the gate, for a stopped writer of another process
-constexpr auto kTrimPatience = 2s;
+constexpr auto kErasePatience = 2s;
 constexpr auto kQueuePatience = 60s;  // for a blob that this process has queued itself
 constexpr std::uint64_t kBatch = std::uint64_t{16} << 20;
-constexpr std::uint64_t kBudgetSteps = 64;  // looks at a budget while a process writes all of it
-/// An entry of the tier has some room beside its piece, for the key text and the facts.
-constexpr std::uint64_t kTierPart = fleet::kMostEnvelope / 4 * 3;
 
 /// For people: "triton 3f2a..., 12 KiB"; keys may be any bytes.
 std::string subject_of(const std::string& space, std::string_view key) {
   return "blob " + base::quote(key, 60) + " of space " + space;
 }
 
-/// The content of a blob, put together from its pieces.
-class JoinedContent {
- public:
-  explicit JoinedContent(const cache::BlobFacts& facts) : facts_(facts) {}
-  void add(const std::optional<cache::Bytes>& piece) {
-    fits_ = fits_ && piece && content_.size() + piece->view.size() <= facts_.size;
-    if (fits_) content_ += piece->view;
-  }
-  bool fits() const noexcept { return fits_; }
-  /// Nothing when a piece was missing, or the content is not the one that the facts tell.
-  std::optional<cache::Bytes> whole() {
-    if (!fits_ || content_.size() != facts_.size || base::digest_of(content_) != facts_.content)
-      return std::nullopt;
-    return cache::bytes_of(std::move(content_));
-  }
-
- private:
-  const cache::BlobFacts& facts_;
-  std::string content_;
-  bool fits_ = true;
-};
-
-bool in_store(cache::Put put) noexcept { return put == cache::Put::stored || put == cache::Put::present; }
-
 }  // namespace
-
-struct BlobSpace::Shared {
-  Shared(std::string its_space, std::uint64_t its_budget) : space(std::move(its_space)), budget(its_budget) {}
-
-  /// Counts the put of one record.
-  void written(cache::Store& store, const cache::PutResult& result, std::uint64_t bytes) noexcept {
-    counts.evictions += result.evicted;
-    if (result.put != cache::Put::stored) return;
-    counts.bytes_written += bytes;
-    keep_budget(store, bytes);
-  }
-  /// Counts the put of one blob, whose last record ended so.
-  void ended(cache::Put put) noexcept {
-    ++(!in_store(put) ? counts.puts_skipped : put == cache::Put::stored ? counts.puts : counts.puts_present);
-  }
-  void keep_budget(cache::Store& store, std::uint64_t written) noexcept;
-  bool is_queued(const Key& blob) {
-    Own& its = own.get();
-    const std::lock_guard lock(its.mutex);
-    return its.queued.contains(blob);
-  }
-  bool has_queued() {
-    Own& its = own.get();
-    const std::lock_guard lock(its.mutex);
-    return !its.queued.empty();
-  }
-  void queue(const Key& blob) {
-    Own& its = own.get();
-    const std::lock_guard lock(its.mutex);
-    ++its.queued[blob];
-  }
-  void unqueue(const Key& blob) noexcept {
-    Own& its = own.get();
-    const std::lock_guard lock(its.mutex);
-    if (const auto at = its.queued.find(blob); at != its.queued.end() && --at->second == 0)
-      its.queued.erase(at);
-  }
-  void use(const std::string& key, const Digest& content) {
-    Own& its = own.get();
-    const std::lock_guard lock(its.mutex);
-    its.used[key] = content;
-  }
-  /// True when this thread has the lease of the blob.
-  bool is_mine(const Key& blob) {
-    Own& its = own.get();
-    const std::lock_guard lock(its.mutex);
-    const auto at = its.mine.find(blob);
-    return at != its.mine.end() && at->second == std::this_thread::get_id();
-  }
-
-  const std::string space;
-  const std::uint64_t budget;
-  BlobCounts counts;
-  std::atomic<std::uint64_t> unseen_bytes{0};  // written since the budget was last looked at
-  std::atomic<bool> looked{false};
-  struct Own {
-    std::mutex mutex;                     // guards what follows
-    std::map<Key, std::thread::id> mine;  // leases, and the threads that have them
-    std::map<Key, int> queued;            // blobs whose puts have not ended
-    std::map<std::string, Digest> used;   // contents by key
-  };
-  base::PerProcess<Own> own;
-};
 
 BlobSpace::BlobSpace(Core& core, const BlobSpaceOptions& options, const std::atomic<bool>& ended,
                      const BlobSpace* sibling)
     : core_(core),
       options_(options),
       shared_(sibling ? sibling->shared_
-                      : std::make_shared<Shared>(options.space, options.budget_bytes
-                                                                    ? options.budget_bytes
-                                                                    : core.config().cache_max_bytes() / 2)),
+                      : std::make_shared<SpaceState>(
+                            options.space, options.budget_bytes ? options.budget_bytes
+                                                                : core.config().cache_max_bytes() / 2)),
       ended_(ended) {
   cache::check_blob_name({options.space, options.compatibility, {}});
 }
@@ -133,12 +43,17 @@ BlobSpace::BlobSpace(Core& core, const BlobSpaceOptions& options, const std::ato
 const BlobCounts& BlobSpace::counts() const noexcept { return shared_->counts; }
 
 void BlobSpace::describe_used(std::map<std::string, std::set<std::string>>& out) const {
-  Shared::Own& its = shared_->own.get();
-  const std::lock_guard lock(its.mutex);
-  for (const auto& [key, content] : its.used) out[key + '\n' + options_.compatibility].insert(content.hex());
+  for (const auto& [key, content] : shared_->used())
+    out[key + '\n' + options_.compatibility].insert(content.hex());
 }
 
-bool BlobSpace::flush(base::Deadline deadline) { return core_.path().publisher().flush(deadline); }
+BlobSpace::~BlobSpace() { shared_->save(core_.state().stores); }
+
+bool BlobSpace::flush(base::Deadline deadline) {
+  const bool done = core_.path().publisher().flush(deadline);
+  shared_->save(core_.state().stores);
+  return done;
+}
 
 cache::BlobName BlobSpace::name_of(std::string_view key) const {
   cache::BlobName name{options_.space, options_.compatibility, std::string(key)};
@@ -147,6 +62,7 @@ cache::BlobName BlobSpace::name_of(std::string_view key) const {
 }
 
 BlobSpace::Found BlobSpace::get(std::string_view key) {
+  shared_->begin_call(core_.state().stores);
   const cache::BlobKey made = cache::blob_key(name_of(key));
   if (Found there = find(made)) return there;
   if (Found there = ask_tier(made, false, nullptr)) return there;
@@ -191,7 +107,7 @@ BlobSpace::Found BlobSpace::read_from(cache::Store& store, const cache::BlobKey&
   if (facts.parts == 0) {
     content = piece(facts, got);
   } else if (facts.size <= cache::kLargestBlob) {
-    JoinedContent joined(facts);
+    cache::JoinedContent joined(facts);
     for (std::uint32_t i = 0; i < facts.parts; ++i) {
       const cache::GotBytes part = fetch(cache::blob_part_key(facts, i));
       if (!part.record) return std::nullopt;  // evicted: the blob is whole or absent
@@ -240,7 +156,7 @@ BlobSpace::Found BlobSpace::ask_tier(const cache::BlobKey& made, bool may_make,
   if (!record) return std::nullopt;
   const cache::BlobFacts facts = cache::decode_blob(record->facts);
   if (facts.size > cache::kLargestBlob) return std::nullopt;
-  JoinedContent joined(facts);
+  cache::JoinedContent joined(facts);
   if (facts.parts == 0) joined.add(cache::piece_of(facts, {{}, record->image}));
   for (std::uint32_t i = 0; joined.fits() && i < facts.parts; ++i) {
     const auto part = ask_tier_once(cache::blob_part_key(facts, i), false, nullptr);
@@ -312,7 +228,7 @@ BlobSpace::Put BlobSpace::store(const cache::BlobName& name, std::string_view co
 
 /// Hands one record of a blob to the thread that stores behind its callers. Waits while its queue is full.
 void BlobSpace::queue(Publication record, const Key& blob, bool last, From from) {
-  if (last) shared_->queue(blob);
+  if (last) shared_->queue(blob), shared_->count_in(record.store->directory());
   record.existing = cache::Existing::replaced;
   record.counted = [shared = shared_, store = record.store, bytes = record.record.size(), blob, last,
                     from](const cache::PutResult& result) {
@@ -326,6 +242,7 @@ void BlobSpace::queue(Publication record, const Key& blob, bool last, From from)
 
 BlobSpace::Put BlobSpace::put(std::string_view key, std::string_view content,
                               std::unique_ptr<BlobLease> lease, std::string& why) {
+  shared_->begin_call(core_.state().stores);
   const cache::BlobName name = name_of(key);
   std::shared_ptr<cache::Flight> flight = lease ? std::move(lease->host_) : nullptr;
   const std::shared_ptr<fleet::HeldLease> made_for = lease ? std::move(lease->fleet_) : nullptr;
@@ -363,6 +280,7 @@ Publication::Afterwards BlobSpace::publication_of(const cache::BlobName& name, s
 }
 
 BlobSpace::PutMany BlobSpace::put_many(const std::vector<Item>& items) {
+  shared_->begin_call(core_.state().stores);
   PutMany out;
   const auto writable = core_.state().stores.writable();
   if (!writable) {
@@ -397,36 +315,8 @@ BlobSpace::PutMany BlobSpace::put_many(const std::vector<Item>& items) {
   return out;
 }
 
-/// A budget is looked at by the first put of a process, and then each time a part of it was written. A store
-/// that is smaller than the budget needs no look.
-void BlobSpace::Shared::keep_budget(cache::Store& store, std::uint64_t written) noexcept try {
-  const std::uint64_t unseen = unseen_bytes += written;
-  if (store.file_bytes() <= budget || (looked && unseen < budget / kBudgetSteps)) return;
-  looked = true;
-  unseen_bytes = 0;
-  try {
-    // A little more goes than must, so that the next puts need no look of their own.
-    counts.evictions += store.trim(cache::keys_of_space(space), budget - budget / kBudgetSteps,
-                                   base::Deadline::after(kTrimPatience));
-  } catch (const Error& error) {
-    base::warn_once("trim " + space, "could not keep space " + space + " within its " +
-                                         std::to_string(budget) + " bytes: " + error.what());
-  }
-} catch (...) {  // no memory for a warning
-}
-
-std::shared_ptr<void> BlobSpace::mark_mine(const Key& key) {
-  Shared::Own& its = shared_->own.get();
-  const std::lock_guard lock(its.mutex);
-  if (!its.mine.emplace(key, std::this_thread::get_id()).second) return nullptr;
-  return {nullptr, [shared = shared_, key](void*) {
-            Shared::Own& now = shared->own.get();  // in a forked child, this is empty
-            const std::lock_guard end(now.mutex);
-            now.mine.erase(key);
-          }};
-}
-
 BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline) {
+  shared_->begin_call(core_.state().stores);
   const cache::BlobKey made = cache::blob_key(name_of(key));
   Leased out;
   if ((out.found = find(made))) return out;
@@ -452,7 +342,7 @@ BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline
   if ((out.found = ask_tier(made, true, &fleet))) return out;
   missed(key);
   if (host) host->compiling(subject);
-  out.lease = std::make_unique<BlobLease>(std::move(host), std::move(fleet), mark_mine(made.key));
+  out.lease = std::make_unique<BlobLease>(std::move(host), std::move(fleet), mark_mine(shared_, made.key));
   return out;
 }
 
@@ -493,7 +383,7 @@ bool BlobSpace::erase(std::string_view key) {
     }
   });
   const bool there = std::find(victims.begin(), victims.end(), made.key) != victims.end();
-  for (const Key& victim : victims) writable->trim({victim, victim}, 0, base::Deadline::after(kTrimPatience));
+  if (!victims.empty()) writable->remove(victims, base::Deadline::after(kErasePatience));
   if (there && writable->peek_text(made.key, base::Deadline::after(kReadPatience)))
     throw Error(Errc::io, "could not delete " + subject_of(name.space, key) + " from '" +
                               writable->directory() + "': other processes kept the store busy; try again");

@@ -18,9 +18,14 @@
 #include "base/deadline.hpp"
 #include "cache/blob/blob.hpp"
 #include "cache/fleet/tier.hpp"
+#include "runtime/blob/space_state.hpp"
 #include "runtime/path/core.hpp"
 
 namespace kiln::runtime {
+
+/// Bytes of the content that one entry of the tier has; a larger blob is several entries there. An entry has some
+/// room beside it, for the key text and the facts.
+inline constexpr std::uint64_t kTierPart = fleet::kMostEnvelope / 4 * 3;
 
 struct BlobSpaceOptions {
   std::string space, compatibility;  ///< as in cache::BlobName
@@ -48,12 +53,6 @@ class BlobLease {
   std::shared_ptr<fleet::HeldLease> fleet_;
 };
 
-struct BlobCounts {
-  using Count = std::atomic<std::uint64_t>;
-  Count hits{}, misses{}, damaged{}, sealed_misses{}, remote_hits{}, waits{}, wait_timeouts{};
-  Count puts{}, puts_present{}, puts_skipped{}, evictions{}, bytes_read{}, bytes_written{};
-};
-
 /// Thread-safe. A fault of a store or a server is a miss or a skipped put, and never an error.
 class BlobSpace {
  public:
@@ -61,6 +60,8 @@ class BlobSpace {
   /// compatibility, and shares counts and queue. Throws Error(invalid_argument) for texts that no blob can have.
   BlobSpace(Core& core, const BlobSpaceOptions& options, const std::atomic<bool>& ended,
             const BlobSpace* sibling = nullptr);
+  /// Saves the counts.
+  ~BlobSpace();
   BlobSpace(const BlobSpace&) = delete;
   BlobSpace& operator=(const BlobSpace&) = delete;
 
@@ -99,7 +100,8 @@ class BlobSpace {
     std::uint64_t size = 0, stored_bytes = 0, last_used_s = 0, uses = 0;
     std::string directory;
   };
-  /// Waits until the blobs that were queued are stored or skipped. False when the deadline passed first.
+  /// Waits until the blobs that were queued are stored or skipped, and saves the counts. False when the deadline
+  /// passed first.
   bool flush(base::Deadline deadline);
   /// All blobs of the space in the layers and the writable store, whatever their compatibility. Throws Error(io).
   std::vector<Listed> list();
@@ -114,8 +116,6 @@ class BlobSpace {
   const BlobCounts& counts() const noexcept;
 
  private:
-  /// State that the thread that stores queued blobs needs, too. It may outlive the space.
-  struct Shared;
   enum class From { caller, tier };
   cache::BlobName name_of(std::string_view key) const;
   Found find(const cache::BlobKey& made);
@@ -131,11 +131,10 @@ class BlobSpace {
   void queue(Publication record, const Key& blob, bool last, From from);
   Publication::Afterwards publication_of(const cache::BlobName& name, std::string_view content,
                                          const std::shared_ptr<fleet::HeldLease>& lease);
-  std::shared_ptr<void> mark_mine(const Key& key);
 
   Core& core_;
   const BlobSpaceOptions options_;
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<SpaceState> shared_;
   const std::atomic<bool>& ended_;
 };
 

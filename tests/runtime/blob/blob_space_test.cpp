@@ -112,6 +112,29 @@ TEST_F(BlobSpaceTest, ALargeBlobIsWholeOrAbsent) {
   EXPECT_EQ(service.state().stores.writable()->stats().entries, 0u) << "its parts go with it";
 }
 
+TEST_F(BlobSpaceTest, ThePartsOfAReplacedBlobGoWithIt) {
+  for (const bool is_behind : {false, true}) {
+    Service service(options(is_behind ? "behind" : "cache"));
+    BlobSpace& space = service.blobs().open(is_behind ? behind() : BlobSpaceOptions{"s", ""});
+    const auto entries = [&] {
+      space.flush(soon());
+      return service.state().stores.writable()->stats().entries;
+    };
+    std::string content(cache::kBlobPart + 12345, 'x');
+    put(space, "other", "stays");
+    put(space, "k", content);
+    EXPECT_EQ(entries(), 4u) << "the other one, two parts, and the record that names them";
+    content[7] = 'y';
+    put(space, "k", content);
+    EXPECT_EQ(entries(), 4u);
+    EXPECT_TRUE(space.get("k") == content);
+    put(space, "k", "small");
+    EXPECT_EQ(entries(), 2u);
+    EXPECT_EQ(space.get("k"), "small");
+    EXPECT_EQ(space.get("other"), "stays");
+  }
+}
+
 TEST_F(BlobSpaceTest, ADamagedBlobIsAMissAndIsPutAgain) {
   const std::string noisy = noise(5000);
   {
@@ -299,6 +322,40 @@ TEST_F(BlobSpaceTest, AMissAfterTheSealIsCountedNamedAndMayBeRefused) {
     EXPECT_EQ(error.code(), Errc::not_ready);
     EXPECT_STREQ(error.what(), "sealed: blob 'k' of space s is in no store; make it before the seal");
   }
+}
+
+TEST_F(BlobSpaceTest, TheCountsOfAllProcessesAddUpInTheStore) {
+  { Service service(options()); }
+  const auto counted = [&] {
+    std::map<std::string, std::uint64_t> out;
+    const auto values = tally_of_space(tree_.at("cache"), "s")->read();
+    std::size_t i = 0;
+    for (const BlobCounter& counter : blob_counters()) out[counter.name] = values[i++];
+    return out;
+  };
+  {
+    Service service(options());
+    BlobSpace& space = service.blobs().open({"s", "v1"});
+    space.get("k");
+    put(space, "k", "one");
+    space.get("k");
+    EXPECT_TRUE(succeeded(child([&] {  // it adds its own counts, and not its parent's once more
+      space.get("k");
+      return space.flush(soon());
+    })));
+    EXPECT_EQ(counted()["hits"], 1u) << "of the child alone";
+    service.blobs().open({"s", "v2"}).get("k");
+  }
+  auto counts = counted();
+  EXPECT_EQ(counts["hits"], 2u);
+  EXPECT_EQ(counts["misses"], 2u);
+  EXPECT_EQ(counts["puts"], 1u);
+  EXPECT_EQ(counts["bytes_read"], 6u);
+  {
+    Service service(options());
+    put(service.blobs().open(behind()), "k", "stored behind its caller");
+  }
+  EXPECT_EQ(counted()["puts"], 2u) << "also when the put ends after the space";
 }
 
 TEST_F(BlobSpaceTest, WithoutAStoreAPutIsSkippedAndSaysWhy) {
