@@ -21,6 +21,8 @@
 namespace kiln::cli {
 namespace {
 
+constexpr auto kReadWait = std::chrono::seconds(10);  // for the store's gate
+
 struct PullArguments {
   SelectionFlags selection;
   std::string layer;
@@ -129,6 +131,10 @@ class Pull {
         --out_.wanted;
         continue;
       }
+      if (is_superfluous(record)) {
+        ++out_.present;
+        continue;
+      }
       records.push_back(std::move(record));
     }
     for (const cache::PutResult& put : store_->put_many(records)) {
@@ -140,6 +146,20 @@ class Pull {
         throw Error(Errc::io, "an entry could not be stored in '" + store_->directory() + "' (" +
                                   std::string(cache::to_string(put.put)) + "): " + put.detail);
     }
+  }
+
+  /// True for a part of a blob that the store has in parts of another size, or in one record.
+  /// REQUIRES: the record was checked.
+  bool is_superfluous(const cache::Record& record) const try {
+    if (!cache::is_blob(record.facts)) return false;
+    const cache::BlobFacts part = cache::decode_blob(record.facts);
+    if (part.part == 0) return false;
+    const auto head = store_->peek_text(cache::blob_key(part).key, base::Deadline::after(kReadWait));
+    if (!head || !cache::is_blob(head->facts)) return false;
+    const cache::BlobFacts there = cache::decode_blob(head->facts);
+    return there.content != part.content || there.part_bytes != part.part_bytes;
+  } catch (const base::Malformed&) {
+    return false;
   }
 
   /// REQUIRES: the record was checked.

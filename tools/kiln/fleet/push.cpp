@@ -52,6 +52,7 @@ void add_remote_push(Command remote, Context& context) {
   sub.footer(
       "Entries are signed with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says. An entry that the tier has\n"
       "intact is not written again; one that is damaged, unsigned or signed by another key is.\n"
+      "A blob of more than 12 MiB is several entries of the tier.\n"
       "--arch may be a list. Tuned choices of the selected templates and archs are written, too.\n"
       "Exit status: 0 all there, 1 failed, 2 usage or no tier, 3 some are missing, 5 a server is down\n"
       "(with --strict), 130 interrupted.");

@@ -7,6 +7,7 @@
 #include "cache/blob/blob.hpp"
 #include "compile/key/key.hpp"
 #include "compile/key/tuned_choice.hpp"
+#include "runtime/blob/blob_space.hpp"
 #include "runtime/state/open_tier.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/progress.hpp"
@@ -62,61 +63,119 @@ std::vector<bool> are_listed(fleet::Tier& tier, const std::vector<cache::Record>
   return out;
 }
 
-}  // namespace
+/// True when the tier's entry has what this record has. The key of a blob does not determine its bytes, so their
+/// digests decide.
+bool has_same_content(const cache::Record& record, const cache::Record& there) try {
+  return !cache::is_blob(record.facts) ||
+         cache::decode_blob(record.facts).content == cache::decode_blob(there.facts).content;
+} catch (const base::Malformed&) {
+  return false;
+}
 
-Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys,
-                    const std::function<cache::Peeked<cache::Record>(const Key&)>& record, bool quiet) {
-  const auto start = base::Clock::now();
+/// Writes records to the tier in batches.
+class Push {
+ public:
+  Push(fleet::Tier& tier, const RecordOf& record, Pushed& out) : tier_(tier), record_(record), out_(out) {}
+
+  void add(const Key& key) {
+    auto one = record_(key);
+    if (!one) return count_miss(one.miss);
+    if (!cache::is_blob(one->facts)) return add(*std::move(one));
+    try {
+      add(cache::decode_blob(one->facts), *std::move(one));
+    } catch (const base::Malformed&) {
+      ++out_.unreadable;
+    }
+  }
+  void send();
+  /// How many records were handed over to the tier's queue.
+  std::uint64_t handed_over() const noexcept { return handed_over_; }
+
+ private:
+  static constexpr std::size_t kBatchBytes = std::size_t{64} << 20;
+
+  void add(cache::Record&& record) {
+    batch_bytes_ += record.size();
+    batch_.push_back(std::move(record));
+    if (batch_.size() >= kKeysAtOnce || batch_bytes_ >= kBatchBytes) send();
+  }
+  /// A large blob has parts of another size in the tier, so parts of the store go with their blob.
+  void add(const cache::BlobFacts& facts, cache::Record&& record) {
+    if (facts.part != 0) {
+      --out_.entries;
+      return;
+    }
+    if (facts.size <= runtime::kTierPart) return add(std::move(record));
+    const auto content = whole_blob(facts, record, record_);
+    if (!content) return count_miss(content.miss);
+    --out_.entries;
+    cache::each_record(facts, content->view, runtime::kTierPart, [this](cache::Record&& part) {
+      ++out_.entries;
+      if (!out_.fault.down) add(std::move(part));
+    });
+  }
+  void count_miss(cache::Miss miss) { ++(miss == cache::Miss::absent ? out_.removed : out_.unreadable); }
+
+  fleet::Tier& tier_;
+  const RecordOf& record_;
+  Pushed& out_;
+  std::vector<cache::Record> batch_;
+  std::size_t batch_bytes_ = 0;
+  std::uint64_t handed_over_ = 0;
+};
+
+void Push::send() {
   // Believes only this signer's own key. During a key rotation, entries that only the old key signed are
   // written again.
-  const std::span<const trust::PublicKey> own(&tier.signer()->public_key(), 1);
+  const std::span<const trust::PublicKey> own(&tier_.signer()->public_key(), 1);
+  std::vector<cache::Record> batch;
+  batch.swap(batch_);
+  batch_bytes_ = 0;
+  std::vector<fleet::Asked> asked;
+  for (const cache::Record& one : batch) asked.push_back({one.key, one.key_text, fleet::Asked::Text::whole});
+  const auto fetched = fetch(tier_, asked, own);
+  const std::vector<bool> listed = are_listed(tier_, batch, fetched, own);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (fetched[i].entry && listed[i] && has_same_content(batch[i], *fetched[i].entry)) {
+      ++out_.present;
+      continue;
+    }
+    if (fetched[i].fault != fleet::Fault::none) {
+      ++out_.failed;
+      out_.fault.note(fetched[i].fault, fetched[i].detail);
+      continue;
+    }
+    const auto labels = labels_of(batch[i]);
+    if (!labels) {
+      ++out_.unreadable;
+      continue;
+    }
+    handed_over_ += tier_.publish(runtime::envelope_of(std::move(batch[i]), *labels), labels->about, nullptr,
+                                  fleet::Tier::Full::wait);
+  }
+}
+
+}  // namespace
+
+Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys, const RecordOf& record, bool quiet) {
+  const auto start = base::Clock::now();
   Pushed out;
   out.entries = out.left = keys.size();
   Progress progress(keys.size(), !quiet);
   const fleet::Tier::Totals before = tier.totals();
-  std::uint64_t handed_over = 0;
+  Push push(tier, record, out);
   for (std::size_t from = 0; from < keys.size() && !out.fault.down; from += kKeysAtOnce) {
     if (PoliteInterrupt::requested()) break;
-    std::vector<cache::Record> batch;
-    for (std::size_t i = from; i < std::min(from + kKeysAtOnce, keys.size()); ++i) {
-      if (auto one = record(keys[i]))
-        batch.push_back(*std::move(one));
-      else if (one.miss == cache::Miss::absent)
-        ++out.removed;
-      else
-        ++out.unreadable;
-    }
-    std::vector<fleet::Asked> asked;
-    for (const cache::Record& one : batch)
-      asked.push_back({one.key, one.key_text, fleet::Asked::Text::whole});
-    const auto fetched = fetch(tier, asked, own);
-    const std::vector<bool> listed = are_listed(tier, batch, fetched, own);
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (fetched[i].entry && listed[i]) {
-        ++out.present;
-        continue;
-      }
-      if (fetched[i].fault != fleet::Fault::none) {
-        ++out.failed;
-        out.fault.note(fetched[i].fault, fetched[i].detail);
-        continue;
-      }
-      const auto labels = labels_of(batch[i]);
-      if (!labels) {
-        ++out.unreadable;
-        continue;
-      }
-      handed_over += tier.publish(runtime::envelope_of(std::move(batch[i]), *labels), labels->about, nullptr,
-                                  fleet::Tier::Full::wait);
-    }
     const std::size_t reached = std::min(from + kKeysAtOnce, keys.size());
+    for (std::size_t i = from; i < reached; ++i) push.add(keys[i]);
+    push.send();
     out.left = keys.size() - reached;
     progress.reached(reached);
   }
   tier.flush(base::Deadline::after(kFlushPatience));
   const fleet::Tier::Totals after = tier.totals();
   out.pushed = after.puts - before.puts;
-  if (const std::uint64_t lost = handed_over - std::min(handed_over, out.pushed)) {
+  if (const std::uint64_t lost = push.handed_over() - std::min(push.handed_over(), out.pushed)) {
     out.failed += lost;
     out.fault.note(after.last_fault == fleet::Fault::none ? fleet::Fault::timeout : after.last_fault,
                    after.last_detail);

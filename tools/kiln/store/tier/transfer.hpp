@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "cache/store/store.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/store/tier/tier.hpp"
+#include "tools/kiln/store/whole_blob.hpp"
 
 namespace kiln::cli {
 
@@ -27,9 +27,9 @@ struct Pushed {
   bool covers_all() const noexcept { return complete() && removed == 0; }
 };
 /// Writes to the tier each entry that it does not have whole: signed by the tier's own signer, intact, with
-/// its row. `record` returns an entry's record, or why it cannot be read. REQUIRES: tier.can_write().
-Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys,
-                    const std::function<cache::Peeked<cache::Record>(const Key&)>& record, bool quiet);
+/// its row. A blob whose bytes differ from the tier's is written again, and a large one in parts as the runtime
+/// sends them (runtime::kTierPart). REQUIRES: tier.can_write().
+Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys, const RecordOf& record, bool quiet);
 Json json_of(const Pushed& pushed);
 /// One sentence for people.
 std::string text_of(const Pushed& pushed);

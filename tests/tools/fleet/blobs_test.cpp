@@ -1,0 +1,131 @@
+// Blobs of any size through the fleet's tier: what a node pushes, another node reads or pulls.
+#include <filesystem>
+
+#include "cache/blob/join.hpp"
+#include "cache/store/store.hpp"
+#include "runtime/blob/blob_contents.hpp"
+#include "support/nightly.hpp"
+#include "tools/fleet/fixture.hpp"
+
+namespace kiln::test {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+class FleetBlobs : public Fleet {
+ protected:
+  /// The environment of a node that does not know of the tier.
+  Environment alone(const std::string& name) const { return {{"KILN_CACHE_DIR", path(name)}}; }
+  static base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(60)); }
+  std::shared_ptr<cache::Store> store(const std::string& name) const {
+    cache::StoreOptions options;
+    options.directory = path(name);
+    return cache::Store::open(options);
+  }
+  void put(const std::string& node, const std::string& key, const std::string& content,
+           std::uint64_t part_bytes = cache::kBlobPart) const {
+    const auto to = store(node);
+    cache::each_record({"s", "v1", key}, content, part_bytes, [&](cache::Record&& record) {
+      EXPECT_EQ(to->put(record, to->put_wait(), cache::Existing::replaced).put, cache::Put::stored);
+    });
+  }
+  /// The blob in the store of a node, or "(absent)".
+  std::string content_in(const std::string& node, const std::string& key) const {
+    const auto from = store(node);
+    const auto head = from->peek(cache::blob_key({"s", "v1", key}).key, soon());
+    if (!head) return "(absent)";
+    const cache::BlobFacts facts = cache::decode_blob(head->facts);
+    cache::JoinedContent joined(facts);
+    if (facts.parts == 0) joined.add(cache::piece_of(facts, {{}, head->image}));
+    for (std::uint32_t i = 0; i < facts.parts; ++i) {
+      const auto part = from->peek(cache::blob_part_key(facts, i).key, soon());
+      if (!part) return "(absent)";
+      joined.add(cache::piece_of(cache::decode_blob(part->facts), {{}, part->image}));
+    }
+    const auto whole = joined.whole();
+    return whole ? std::string(whole->view) : "(absent)";
+  }
+  std::uint64_t records_in(const std::string& node) const { return store(node)->stats().entries; }
+  nlohmann::json push(const std::string& name) {
+    const Finished done = kiln({"remote", "push", "--all-jits", "--json"}, node(name));
+    EXPECT_EQ(done.status, 0) << done.err;
+    return done.json();
+  }
+  nlohmann::json pull(const std::string& name) {
+    const Finished done = kiln({"remote", "pull", "--all-jits", "--json"}, reader(name));
+    EXPECT_EQ(done.status, 0) << done.err;
+    return done.json();
+  }
+};
+
+TEST_F(FleetBlobs, APushSendsALargeBlobInPartsAndAPullBringsIt) {
+  const std::string middle = testing::noise(20 * kMiB),
+                    large = testing::noise(static_cast<std::uint64_t>(ci_or_night(30, 80)) * kMiB + 77);
+  put("a", "small", "content");
+  put("a", "middle", middle);
+  put("a", "large", large);
+  const std::uint64_t parts = (large.size() + 12 * kMiB - 1) / (12 * kMiB);
+  const auto pushed = push("a");
+  EXPECT_EQ(pushed["pushed"], 1 + 3 + parts + 1);
+  EXPECT_EQ(pushed["entries"], pushed["pushed"]);
+  EXPECT_EQ(entries(), pushed["pushed"]);
+  EXPECT_EQ(push("a")["present"], pushed["pushed"]) << "nothing is written again";
+  EXPECT_EQ(pull("b")["stored"], pushed["pushed"]);
+  EXPECT_EQ(content_in("b", "small"), "content");
+  EXPECT_TRUE(content_in("b", "middle") == middle);
+  EXPECT_TRUE(content_in("b", "large") == large);
+  EXPECT_EQ(push("b")["present"], pushed["pushed"]) << "a node that pulled has the same blobs";
+}
+
+TEST_F(FleetBlobs, APulledPartThatNoBlobHereHasIsLeftOut) {
+  const std::string middle = testing::noise(20 * kMiB);
+  put("a", "middle", middle);
+  put("b", "middle", middle);
+  push("a");
+  pull("b");
+  EXPECT_EQ(records_in("b"), 1u) << "it is one record here, and two parts in the tier";
+  EXPECT_TRUE(content_in("b", "middle") == middle);
+}
+
+TEST_F(FleetBlobs, ABlobWithOtherBytesIsPushedAgain) {
+  put("a", "k", "one");
+  push("a");
+  put("a", "k", "two");
+  EXPECT_EQ(push("a")["pushed"], 1);
+  pull("b");
+  EXPECT_EQ(content_in("b", "k"), "two");
+}
+
+TEST_F(FleetBlobs, ABlobWithoutOneOfItsPartsIsNotPushed) {
+  const std::string content = testing::noise(20 * kMiB);
+  put("a", "k", content, 8 * kMiB);
+  cache::BlobFacts facts;
+  cache::each_record({"s", "v1", "k"}, content, 8 * kMiB,
+                     [&](cache::Record&& record) { facts = cache::decode_blob(record.facts); });
+  ASSERT_EQ(store("a")->remove({cache::blob_part_key(facts, 1).key}, soon()), 1u);
+  const auto pushed = push("a");
+  EXPECT_EQ(pushed["pushed"], 0);
+  EXPECT_EQ(pushed["removed"], 1) << "a part was evicted, so the blob is absent";
+  EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(FleetBlobs, ADirectoryWithALargeFileIsRestoredFromTheTier) {
+  std::filesystem::create_directories(path("jit"));
+  const std::string large = testing::noise(20 * kMiB);
+  write("jit/large", large);
+  write("jit/small", "small");
+  const Finished captured = kiln({"caches", "capture", path("jit"), "--name", "j"}, alone("a"));
+  ASSERT_EQ(captured.status, 0) << captured.err;
+  push("a");
+  const auto restore = [&](const std::string& place, const Environment& environment) {
+    const Finished done = kiln({"caches", "restore", "j", "--to", path(place)}, environment);
+    EXPECT_EQ(done.status, 0) << done.out << done.err;
+    EXPECT_TRUE(base::read_file(path(place + "/large"))->bytes == large);
+  };
+  restore("read", reader("b"));
+  pull("c");
+  restore("pulled", alone("c"));
+}
+
+}  // namespace
+}  // namespace kiln::test
