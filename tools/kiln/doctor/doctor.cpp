@@ -2,6 +2,7 @@
 #include "tools/kiln/doctor/doctor.hpp"
 #include "tools/kiln/cli/table.hpp"
 #include "tools/kiln/doctor/cache.hpp"
+#include "tools/kiln/doctor/caches.hpp"
 #include "tools/kiln/doctor/driver.hpp"
 #include "tools/kiln/doctor/fleet.hpp"
 #include "tools/kiln/doctor/locks.hpp"
@@ -96,10 +97,12 @@ int examine(Context& context, bool verbose) {
     guarded("machine", findings, [&] { probe_machine(context, findings); });
     guarded("templates", findings, [&] { probe_templates(context, findings); });
     guarded("cache", findings, [&] { probe_cache(context, findings); });
+    guarded("caches", findings, [&] { probe_spaces(*config, findings); });
     guarded("remote", findings, [&] { probe_remote(context, findings); });
   } else {  // probes that need no service
     guarded("driver", findings, [&] { probe_driver(std::nullopt, findings); });
   }
+  guarded("caches", findings, [&] { probe_cache_settings(findings); });
   guarded("/dev/shm", findings, [&] { probe_flight(findings); });
   guarded("temporary", findings, [&] { probe_temporary(findings); });
   const auto count = [&](Status status) {

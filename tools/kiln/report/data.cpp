@@ -235,9 +235,11 @@ std::unique_ptr<const ReportData> report_data(const runtime::Config& config) {
       const StoreView view = view_store(config);
       data->entries = read_entries(*view.store, &data->damaged, &others);
       data->store = view.store->stats();
+      data->spaces = spaces_of(others.blobs > 0 ? view.store.get() : nullptr, place.directory);
     } catch (const cache::Damaged& damage) {
       data->entries.clear();
       data->unreadable = damage.what();
+      data->spaces = spaces_of(nullptr, place.directory);
     }
   }
   const std::uint64_t seen = data->entries.size() + others.choices + others.blobs + data->damaged.size();

@@ -12,6 +12,7 @@
 
 #include "tools/kiln/plan/note.hpp"
 #include "tools/kiln/store/entries.hpp"
+#include "tools/kiln/store/spaces.hpp"
 
 namespace kiln::cli {
 
@@ -66,6 +67,7 @@ struct ReportData {
   std::vector<const StoredEntry*> slowest, largest;
   Json lifetime;                   ///< by runtime::lifetime_counters; groups are objects
   std::optional<double> hit_rate;  ///< of lookups beyond a process's ready kernels; nothing: no lookups
+  std::vector<SpaceView> spaces;   ///< of blobs of other JIT compilers
   double saved_ms = 0;
   bool saved_counted = false;  ///< counted by the store; else a lower bound from the noted uses
   Note prewarm;

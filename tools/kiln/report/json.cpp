@@ -78,6 +78,12 @@ Json prewarm_json(const NotedRun& run) {
 
 }  // namespace
 
+Json spaces_json(const ReportData& data) {
+  Json out = Json::array();
+  for (const SpaceView& space : data.spaces) out.push_back(json_of(space));
+  return out;
+}
+
 Json report_json(const ReportData& data) {
   return {{"schema", "kiln.report-data/1"},
           {"made", data.made_s},
@@ -98,6 +104,7 @@ Json report_json(const ReportData& data) {
           {"groups", groups_json(data)},
           {"histogram", histogram_json(data.histogram)},
           {"lifetime", data.lifetime},
+          {"spaces", spaces_json(data)},
           {"prewarm", data.prewarm.run ? prewarm_json(*data.prewarm.run) : Json(nullptr)}};
 }
 

@@ -2,6 +2,7 @@
 #include "tools/kiln/report/json.hpp"
 #include "tools/kiln/report/lifetime.hpp"
 #include "tools/kiln/report/prewarm.hpp"
+#include "tools/kiln/report/spaces.hpp"
 #include "tools/kiln/report/table.hpp"
 #include "tools/kiln/report/tables.hpp"
 
@@ -54,6 +55,7 @@ Placeholders placeholders_of(const ReportData& data) {
           {"lanes", [&] { return lanes_table_html(data); }},
           {"times", [&] { return times_table_html(data); }},
           {"lifetime", [&] { return lifetime_html(data); }},
+          {"spaces", [&] { return spaces_html(data); }},
           {"slowest", [&] { return slowest_table_html(data); }},
           {"largest", [&] { return largest_table_html(data); }}};
 }

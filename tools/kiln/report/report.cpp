@@ -3,6 +3,7 @@
 
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/report/json.hpp"
 #include "tools/kiln/report/page.hpp"
 
 namespace kiln::cli {
@@ -11,6 +12,7 @@ namespace {
 constexpr const char* kHelp =
     "The page needs no network and no server. It shows the cache as it is now.\n"
     "Its timeline shows the last 'kiln prewarm' that compiled something.\n"
+    "A table has the spaces of other JIT compilers, with their hits, misses and what failed.\n"
     "Exit status: 0 done, 1 failed, 2 usage, 4 damage found (the page is written and says so).";
 
 std::string damage_text(const ReportData& data) {
@@ -30,6 +32,7 @@ Json summary(const Context& context, const std::string& file, std::size_t bytes,
            {"archs", data.archs.size()},
            {"compile_ms", data.compile_ms},
            {"timed", data.timed},
+           {"spaces", spaces_json(data)},
            {"prewarm_tasks", data.prewarm.run ? Json(data.prewarm.run->tasks.size()) : Json(nullptr)},
            {"prewarm_ignored", data.prewarm.problem.empty() ? Json(nullptr) : Json(data.prewarm.problem)}};
   if (data.any_damage()) out["error"] = {{"code", "damaged"}, {"message", damage_text(data)}};

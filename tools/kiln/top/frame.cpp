@@ -116,6 +116,22 @@ std::vector<Line> lines_of(const std::vector<TopFinished>& flights) {
   return out;
 }
 
+std::vector<Line> lines_of(const std::vector<TopSpace>& spaces) {
+  std::vector<Line> out{
+      {{"SPACE", "HITS", "/MIN", "MISSES", "STORED", "WAITS", "READ", "WRITTEN", "FAILED"}, Style::bold}};
+  for (const TopSpace& space : spaces) {
+    const auto count = [&](const char* name) { return space.counts.at(name); };
+    const std::uint64_t failed = failed_of(space.counts);
+    out.push_back(
+        {{space.name, std::to_string(count("hits")),
+          space.hits_per_minute ? number(*space.hits_per_minute) : "-", std::to_string(count("misses")),
+          std::to_string(count("puts")), std::to_string(count("waits")), human_bytes(count("bytes_read")),
+          human_bytes(count("bytes_written")), std::to_string(failed)},
+         failed > 0 ? Style::yellow : Style::plain});
+  }
+  return out;
+}
+
 /// Keeps at most `most` lines; the last one then gives the number of missing lines.
 void cut(std::vector<Line>& lines, std::size_t most) {
   if (lines.size() <= most) return;
@@ -140,18 +156,29 @@ std::vector<std::string> frame_of(const TopSnapshot& snapshot, const Terminal& t
   const auto room = [&] {  // lines that a section may use below an empty line
     return rows == 0 ? ~std::size_t{0} : rows > out.size() + 1 ? rows - out.size() - 1 : 0;
   };
+  const auto room_beside = [&](std::size_t reserved) {
+    return room() > reserved + 2 ? room() - reserved : room();
+  };
+  const std::size_t for_spaces =
+      snapshot.spaces.empty() || rows == 0 ? 0 : std::min(snapshot.spaces.size() + 2, kFewestRows);
   if (!snapshot.rows.empty() && room() >= 2) {
     out.emplace_back();
     std::vector<Line> lines = lines_of(snapshot.rows);
-    // Finished compiles get a few lines even when many processes wait.
+    // Finished compiles get a few lines even when many processes wait, and so do spaces.
     const std::size_t reserved = snapshot.finished.empty() || rows == 0 ? 0 : kFewestRows;
-    cut(lines, room() > reserved + 2 ? room() - reserved : room());
+    cut(lines, room_beside(reserved + for_spaces));
     append(out, lines, terminal);
   }
   if (!snapshot.finished.empty() && room() >= 2) {
     out.emplace_back();
     std::vector<Line> lines = lines_of(snapshot.finished);
-    if (rows != 0 && lines.size() > room()) lines.resize(room());
+    if (rows != 0 && lines.size() > room_beside(for_spaces)) lines.resize(room_beside(for_spaces));
+    append(out, lines, terminal);
+  }
+  if (!snapshot.spaces.empty() && room() >= 2) {
+    out.emplace_back();
+    std::vector<Line> lines = lines_of(snapshot.spaces);
+    cut(lines, room());
     append(out, lines, terminal);
   }
   return out;

@@ -160,7 +160,8 @@ TopSeries::TopSeries(const runtime::Config& config)
       cores_(compile::Machine().cores()),
       slots_(std::max(config.jobs(), cores_)),
       began_ms_(cache::boot_us() / 1000),
-      hits_before_(hits()) {}
+      hits_before_(hits()),
+      spaces_before_(space_counts(directory_)) {}
 
 std::uint64_t TopSeries::hits() const {
   const std::vector<std::uint64_t> values = read_lifetime(directory_);
@@ -168,6 +169,21 @@ std::uint64_t TopSeries::hits() const {
   std::uint64_t out = 0;
   for (std::size_t i = 0; i < counters.size(); ++i)
     if (std::string_view(counters[i].group) == "hits") out += values[i];
+  return out;
+}
+
+std::vector<TopSpace> TopSeries::spaces(double minutes) const {
+  std::vector<TopSpace> out;
+  for (auto& [name, counts] : space_counts(directory_)) {
+    TopSpace space{name, counts, std::nullopt};
+    if (minutes > 0) {
+      const auto before = spaces_before_.find(name);
+      const std::uint64_t now = counts.at("hits"),
+                          then = before == spaces_before_.end() ? 0 : before->second.at("hits");
+      space.hits_per_minute = now < then ? 0 : static_cast<double>(now - then) / minutes;
+    }
+    out.push_back(std::move(space));
+  }
   return out;
 }
 
@@ -193,7 +209,9 @@ TopSnapshot TopSeries::take() {
   double load = 0;
   if (::getloadavg(&load, 1) == 1) out.load = load;
   const std::uint64_t hits_now = hits();
-  if (const double minutes = static_cast<double>(now_ms - began_ms_) / 60000; !first_ && minutes > 0)
+  const double minutes = first_ ? 0 : static_cast<double>(now_ms - began_ms_) / 60000;
+  out.spaces = spaces(minutes);
+  if (minutes > 0)
     out.hits_per_minute =
         hits_now < hits_before_ ? 0 : static_cast<double>(hits_now - hits_before_) / minutes;
   first_ = false;
@@ -224,10 +242,16 @@ Json json_of(const TopSnapshot& snapshot) {
                         {"subject", flight.subject},
                         {"key", flight.key}});
   }
+  Json spaces = Json::array();
+  for (const TopSpace& space : snapshot.spaces) {
+    spaces.push_back({{"space", space.name}});
+    add_counts(spaces.back(), space.counts);
+  }
   return {{"directory", snapshot.directory},
           {"taken", snapshot.taken_s},
           {"processes", rows},
           {"finished", finished},
+          {"spaces", spaces},
           {"slots",
            {{"used", snapshot.slots_used},
             {"regular", snapshot.slots},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "cache/flight/activity.hpp"
 #include "runtime/config/config.hpp"
 #include "tools/kiln/cli/output.hpp"
+#include "tools/kiln/store/spaces.hpp"
 
 namespace kiln::cli {
 
@@ -41,11 +43,19 @@ struct TopFinished {
   double seconds = 0, ago_s = 0;
 };
 
+/// A space of blobs of another JIT compiler.
+struct TopSpace {
+  std::string name;
+  SpaceCounts counts;                     ///< since the store was made
+  std::optional<double> hits_per_minute;  ///< since the first snapshot of a series
+};
+
 struct TopSnapshot {
   std::string directory;
   std::int64_t taken_s = 0;
   std::vector<TopRow> rows;           ///< in the order of State, longest first
   std::vector<TopFinished> finished;  ///< most recent first
+  std::vector<TopSpace> spaces;       ///< that processes have used, by name
   std::size_t slots_used = 0;
   int slots = 1, express_slots = 1;  ///< limits for a process with this configuration
   bool caller_waits = false;
@@ -66,10 +76,12 @@ class TopSeries {
 
  private:
   std::uint64_t hits() const;
+  std::vector<TopSpace> spaces(double minutes) const;
   const std::string directory_;
   const int cores_, slots_;
   const std::int64_t began_ms_;
   const std::uint64_t hits_before_;
+  const std::map<std::string, SpaceCounts> spaces_before_;
   bool first_ = true;
 };
 

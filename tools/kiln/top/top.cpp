@@ -69,6 +69,10 @@ void add_top(Command app, Context& context) {
       "waits for another node's compile. stopped: the compiling process is stopped. left behind: the\n"
       "compiling process was killed, and the next caller compiles. holding: a process holds a kernel's lock\n"
       "and has not said why. writing: it holds the store's gate.\n"
+      "A table has the spaces of other JIT compilers, whose blobs are compiled and waited for, too. Its "
+      "counts\n"
+      "are since the store was made; a process adds its own every ten seconds. FAILED: not stored, damaged,\n"
+      "or missed after the seal.\n"
       "Processes of other PID namespaces are shown as HOST/PID(ns). On a terminal, the screen is redrawn\n"
       "until q or Ctrl-C; elsewhere, one snapshot is printed.\n"
       "Exit status: 0 done, 1 failed, 130 interrupted.");

@@ -6,6 +6,7 @@
 
 #include "tools/kiln/caches/space/blobs.hpp"
 #include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/store/spaces.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -13,7 +14,12 @@ namespace {
 struct SpaceSum {
   std::set<std::string> compatibilities;
   std::uint64_t blobs = 0, stored_bytes = 0, content_bytes = 0;
+  SpaceCounts counts;  ///< empty: no process of this store has counted anything
 };
+
+std::string text_of(const SpaceSum& sum, const char* count) {
+  return sum.counts.empty() ? "-" : std::to_string(sum.counts.at(count));
+}
 
 int stats(const Context& context) {
   const BlobScan scan = scan_blobs(context.config());
@@ -26,6 +32,7 @@ int stats(const Context& context) {
     sum.stored_bytes += blob.stored_bytes, sum.content_bytes += blob.content_bytes;
     total += blob.stored_bytes;
   }
+  for (auto& [name, counts] : space_counts(scan.directory)) spaces[name].counts = std::move(counts);
   if (context.json) {
     const auto json_of = [](const RecordSum& sum) {
       return Json{{"count", sum.count}, {"stored_bytes", sum.stored_bytes}};
@@ -37,12 +44,15 @@ int stats(const Context& context) {
              {"choices", json_of(scan.choices)},
              {"other_version", scan.other_version},
              {"spaces", Json::array()}};
-    for (const auto& [name, sum] : spaces)
+    for (const auto& [name, sum] : spaces) {
       out["spaces"].push_back({{"space", name},
                                {"compatibilities", sum.compatibilities.size()},
                                {"blobs", sum.blobs},
                                {"stored_bytes", sum.stored_bytes},
-                               {"content_bytes", sum.content_bytes}});
+                               {"content_bytes", sum.content_bytes},
+                               {"counts", nullptr}});
+      if (!sum.counts.empty()) add_counts(out["spaces"].back()["counts"], sum.counts);
+    }
     print_json(out);
     return exit_of(scan);
   }
@@ -51,15 +61,20 @@ int stats(const Context& context) {
                {"RECORDS", Fit::right},
                {"STORED", Fit::right},
                {"CONTENT", Fit::right},
-               {"COMPATIBILITIES", Fit::right}});
+               {"COMPATIBILITIES", Fit::right},
+               {"HITS", Fit::right},
+               {"MISSES", Fit::right},
+               {"PUTS", Fit::right}});
   const auto add_other = [&](const char* what, const RecordSum& sum) {
-    if (sum.count > 0) table.add({what, std::to_string(sum.count), human_bytes(sum.stored_bytes), "", ""});
+    if (sum.count > 0)
+      table.add({what, std::to_string(sum.count), human_bytes(sum.stored_bytes), "", "", "", "", ""});
   };
   add_other("(kernels)", scan.kernels);
   add_other("(tuned choices)", scan.choices);
   for (const auto& [name, sum] : spaces)
     table.add({name, std::to_string(sum.blobs), human_bytes(sum.stored_bytes), human_bytes(sum.content_bytes),
-               std::to_string(sum.compatibilities.size())});
+               std::to_string(sum.compatibilities.size()), text_of(sum, "hits"), text_of(sum, "misses"),
+               text_of(sum, "puts")});
   table.print();
   print_paragraph(human_bytes(total) + " in " + scan.directory + " and its layers", Style::dim);
   return exit_of(scan);
@@ -72,7 +87,8 @@ void add_caches_stats(Command app, Context& context) {
                                           [&context] { return stats(context); });
   sub.footer(
       "STORED is what the records take in the stores and layers, and CONTENT what the blobs have unpacked.\n"
-      "'kiln stats' has the counters of lookups.\n"
+      "HITS, MISSES and PUTS are counted by all processes since the store was made; '-': none has counted.\n"
+      "'kiln stats' has the counters of kernels.\n"
       "Exit status: 0 done, 1 failed, 2 usage, 4 records are damaged.");
 }
 

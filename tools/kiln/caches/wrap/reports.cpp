@@ -25,7 +25,7 @@ bool add(const std::string& text, WrapReports& out) {
   ++out.processes;
   for (const auto& space : report["spaces"]) {
     if (!space.is_object() || !space.contains("space") || !space["space"].is_string()) continue;
-    SpaceCounts& counts = out.spaces[space["space"].get<std::string>()];
+    ReportedCounts& counts = out.spaces[space["space"].get<std::string>()];
     counts.hits += count_in(space, "hits");
     counts.misses += count_in(space, "misses");
     counts.puts += count_in(space, "puts");

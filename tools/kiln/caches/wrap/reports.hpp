@@ -7,12 +7,12 @@
 
 namespace kiln::cli {
 
-struct SpaceCounts {
+struct ReportedCounts {
   std::uint64_t hits = 0, misses = 0, puts = 0, damaged = 0;
 };
 struct WrapReports {
   std::uint64_t processes = 0;
-  std::map<std::string, SpaceCounts> spaces;
+  std::map<std::string, ReportedCounts> spaces;
 };
 
 /// Adds up the reports DIRECTORY/*.json. Each is an object {"process": pid, "argv": [...], "spaces": [...]},

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "base/file.hpp"
-#include "base/installation.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
@@ -16,6 +15,7 @@
 #include "tools/kiln/caches/wrap/run.hpp"
 #include "tools/kiln/cli/child_process.hpp"
 #include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/store/python_start.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -57,15 +57,6 @@ std::string python_of(const WrapArguments& arguments) {
   const std::string directory = base::directory_of(program);
   const bool is_environment = ::access((directory + "/../pyvenv.cfg").c_str(), R_OK) == 0;
   return is_environment ? directory + "/python" : std::string();
-}
-
-/// The directory with kiln's sitecustomize.py; empty where it is not installed.
-std::string start_directory() {
-  for (const std::string& directory : base::candidates_of({.below = "share/kiln/python-start",
-                                      .configured = KILN_INSTALL_DATADIR "/kiln/python-start",
-                                      .beside = ""}))
-    if (::access((directory + "/sitecustomize.py").c_str(), R_OK) == 0) return directory;
-  return {};
 }
 
 class Wrap {
