@@ -116,6 +116,17 @@ TEST_F(CacheSpaces, ClearKeepsWhatWasUsedLately) {
   EXPECT_NE(wrong.err.find("expected a number with s, m, h, d or w"), std::string::npos) << wrong.err;
 }
 
+TEST_F(CacheSpaces, ClearTakesPartsThatBelongToNoBlob) {
+  const std::string content(cache::kBlobPart + 5, 'x');
+  put({"large", "v1", "k"}, content);
+  put({"large", "v1", "stays"}, content);
+  ASSERT_EQ(open()->remove({cache::blob_key({"large", "v1", "k"}).key}, base::Deadline::never()), 1u);
+  put({"large", "v2", "small"}, "content");
+  ASSERT_EQ(kiln({"stats", "--json"}).json()["blobs"], 9);
+  EXPECT_EQ(kiln({"caches", "clear", "large", "--compatibility", "v2", "--json"}).json()["removed"], 1);
+  EXPECT_EQ(kiln({"stats", "--json"}).json()["blobs"], 6) << "three of the first, and a blob with two parts";
+}
+
 TEST_F(CacheSpaces, ClearLeavesLayersAlone) {
   put({"triton", "v1", "layered"}, "l", path("layer"));
   auto json = kiln({"caches", "clear", "triton", "--json"}, {{"KILN_CACHE_LAYERS", path("layer")}}).json();

@@ -4,14 +4,19 @@
 #include <charconv>
 #include <ctime>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/wire.hpp"
 #include "cache/blob/blob.hpp"
 #include "cache/place/directory.hpp"
 #include "kiln/error.hpp"
 #include "tools/kiln/caches/space/blobs.hpp"
+#include "tools/kiln/caches/space/files.hpp"
+#include "tools/kiln/caches/tree/listing.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/store/rewrite.hpp"
 
@@ -54,47 +59,74 @@ class Choice {
   std::optional<std::int64_t> used_before_;
 };
 
-/// The keys of the chosen blobs and their parts, as ranges: neighbours in the store are one range, since each
-/// removal of a range is a transaction.
-std::vector<cache::KeyRange> ranges_of(cache::Store& store, const std::string& space,
-                                       const std::vector<const StoredBlob*>& gone) {
-  std::set<std::pair<std::string, std::string>> wanted;
-  for (const StoredBlob* blob : gone) wanted.emplace(blob->compatibility, blob->key);
-  std::vector<cache::KeyRange> out;
-  bool open = false;  // the last range ends with the record before this one
-  const cache::KeyRange range = cache::keys_of_space(space);
-  store.list(range.first, range.last, [&](const cache::Entry& entry) {
-    bool goes = false;
-    try {
-      const cache::BlobFacts facts = cache::decode_blob(entry.facts);
-      goes = facts.space == space && wanted.contains({facts.compatibility, facts.key});
-    } catch (const base::Malformed&) {  // of another version of kiln
-    }
-    if (goes && open)
-      out.back().last = entry.key;
-    else if (goes)
-      out.push_back({entry.key, entry.key});
-    open = goes;
-  });
-  return out;
-}
+using NameInSpace = std::pair<std::string, std::string>;  // compatibility, key
 
-void remove(const runtime::Config& config, const std::string& directory, const std::string& space,
-            const std::vector<const StoredBlob*>& gone, double wait_s) {
-  cache::check_own_store(directory);
-  cache::StoreOptions options;
-  options.directory = directory;
-  options.cap_bytes = config.cache_max_bytes();
-  const auto store = cache::Store::open(options);
-  const auto deadline =
-      base::Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(wait_s * 1000)));
-  for (const cache::KeyRange& range : ranges_of(*store, space, gone)) {
-    store->trim(range, 0, deadline);
-    if (deadline.passed())
-      throw Error(Errc::io, "not everything was removed from '" + directory +
+/// The keys of the chosen blobs of a space with their parts, and of parts that belong to no blob of the store:
+/// an eviction or a killed put left them.
+class GoingKeys {
+ public:
+  explicit GoingKeys(const std::vector<const StoredBlob*>& gone) {
+    for (const StoredBlob* blob : gone) wanted_.emplace(blob->compatibility, blob->key);
+  }
+
+  std::vector<Key> list(cache::Store& store, const std::string& space) {
+    const cache::KeyRange range = cache::keys_of_space(space);
+    store.list(range.first, range.last, [&](const cache::Entry& entry) {
+      try {
+        cache::BlobFacts facts = cache::decode_blob(entry.facts);
+        if (facts.space == space) add(entry.key, std::move(facts));
+      } catch (const base::Malformed&) {  // of another version of kiln
+      }
+    });
+    for (const auto& [key, facts] : parts_) {
+      const auto whole = whole_.find({facts.compatibility, facts.key});
+      if (whole == whole_.end() || whole->second != std::pair(facts.content, facts.part_bytes))
+        keys_.push_back(key);
+    }
+    return std::move(keys_);
+  }
+
+ private:
+  void add(const Key& key, cache::BlobFacts&& facts) {
+    const NameInSpace name(facts.compatibility, facts.key);
+    if (wanted_.contains(name))
+      keys_.push_back(key);
+    else if (facts.part != 0)
+      parts_.emplace_back(key, std::move(facts));
+    else if (facts.parts != 0)
+      whole_.emplace(name, std::pair(facts.content, facts.part_bytes));
+  }
+
+  std::set<NameInSpace> wanted_;
+  std::vector<Key> keys_;
+  std::vector<std::pair<Key, cache::BlobFacts>> parts_;
+  std::map<NameInSpace, std::pair<Digest, std::uint64_t>> whole_;
+};
+
+/// Removes blobs of spaces of one store.
+class Removal {
+ public:
+  Removal(const runtime::Config& config, const std::string& directory, double wait_s)
+      : deadline_(
+            base::Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(wait_s * 1000)))) {
+    cache::check_own_store(directory);
+    cache::StoreOptions options;
+    options.directory = directory;
+    options.cap_bytes = config.cache_max_bytes();
+    store_ = cache::Store::open(options);
+  }
+
+  void remove(const std::string& space, const std::vector<const StoredBlob*>& gone) {
+    const std::vector<Key> keys = GoingKeys(gone).list(*store_, space);
+    if (store_->remove(keys, deadline_) < keys.size() && deadline_.passed())
+      throw Error(Errc::io, "not everything was removed from '" + store_->directory() +
                                 "', because other processes write to it; run the command again");
   }
-}
+
+ private:
+  const base::Deadline deadline_;
+  std::shared_ptr<cache::Store> store_;
+};
 
 int clear(const Context& context, const ClearArguments& arguments) {
   const runtime::Config config = context.config();
@@ -116,7 +148,14 @@ int clear(const Context& context, const ClearArguments& arguments) {
     gone.push_back(&blob);
     bytes += blob.stored_bytes;
   }
-  if (!gone.empty() && !arguments.dry_run) remove(config, scan.directory, space, gone, arguments.wait_s);
+  UnnamedFiles unnamed;
+  if (is_of_directories(space)) unnamed = unnamed_files(config, scan, gone);
+  bytes += unnamed.bytes;
+  if (!gone.empty() && !arguments.dry_run) {
+    Removal removal(config, scan.directory, arguments.wait_s);
+    removal.remove(space, gone);  // first, so that a record that is found has its files
+    if (!unnamed.files.empty()) removal.remove(kFileSpace, unnamed.files);
+  }
   if (context.json) {
     print_json({{"schema", context.schema()},
                 {"directory", scan.directory},
@@ -124,13 +163,18 @@ int clear(const Context& context, const ClearArguments& arguments) {
                 {"dry_run", arguments.dry_run},
                 {"removed", gone.size()},
                 {"removed_bytes", bytes},
+                {"files", unnamed.files.size()},
                 {"kept", kept},
                 {"in_layers", in_layers}});
     return kDone;
   }
   print_paragraph(std::string(arguments.dry_run ? "Would remove " : "Removed ") +
-                  counted(gone.size(), "blob") + " of space " + space + ", " + human_bytes(bytes) +
-                  ", from " + scan.directory);
+                  counted(gone.size(), "blob") + " of space " + space +
+                  (unnamed.files.empty() ? "" : ", and " + counted(unnamed.files.size(), "file")) + ", " +
+                  human_bytes(bytes) + ", from " + scan.directory);
+  if (!unnamed.unreadable.empty())
+    print_paragraph("Files stay, because " + unnamed.unreadable + " cannot be read, and may name them.",
+                    Style::dim);
   if (in_layers > 0)
     print_paragraph(counted(in_layers, "blob") + " of layers stay, because layers are only read.",
                     Style::dim);
@@ -159,9 +203,9 @@ void add_caches_clear(Command app, Context& context) {
       "Safe beside running engines: a blob that is gone is a miss, and its compiler makes it again.\n"
       "Layers are not changed. The last use of a blob is up to an hour old.\n"
       "A blob whose last use is not known stays when --older-than is given.\n"
-      "The files of captured directories are blobs of space 'files'. They stay when the record of a "
-      "directory\n"
-      "is removed, because other directories may have them, until they are evicted as least recently used.\n"
+      "The files of captured directories are blobs of space 'files'. With the record of a directory go the "
+      "files\n"
+      "that no other record names.\n"
       "Exit status: 0 done, 1 failed, 2 usage or no such space.\n"
       "Example: kiln caches clear triton --older-than 30d");
 }
