@@ -163,9 +163,9 @@ TEST_F(CachedDirectory, AFileThatDiffersStaysWithoutForce) {
 
 TEST_F(CachedDirectory, AFileWithAnotherTimeAndTheSameBytesIsEqual) {
   capture({path("jit")});
-  write_old("jit/a/kernel.cubin", "cubin of a", 1'800'000'000);
+  write_old("jit/b/kernel.cubin", "cubin of b", 1'800'000'000);
   EXPECT_EQ(restore({path("jit")})["equal"], 3);
-  write_old("jit/a/kernel.cubin", "cubin of Z");
+  write_old("jit/b/kernel.cubin", "cubin of Z");
   EXPECT_EQ(restore({path("jit")})["equal"], 3) << "size and time are equal";
   EXPECT_EQ(restore({path("jit"), "--full"})["kept"], 1);
 }

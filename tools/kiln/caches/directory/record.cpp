@@ -1,5 +1,10 @@
 #include "tools/kiln/caches/directory/record.hpp"
 
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <set>
+
 #include "base/wire.hpp"
 #include "kiln/error.hpp"
 
@@ -25,6 +30,23 @@ std::string full_capture_of(const Target& target) {
   return out + " --full";
 }
 
+/// The directories with the files of the stores and layers. Throws Error(invalid_argument) when `root` lies in one of
+/// them: a capture would read the file that it writes.
+std::set<DirectoryId> own_directories(const std::string& root, runtime::Service& service) {
+  std::set<DirectoryId> out;
+  struct stat status {};
+  for (const auto& store : service.state().stores.asked())
+    if (::stat((store->directory() + "/v1").c_str(), &status) == 0) out.emplace(status.st_dev, status.st_ino);
+  std::error_code unknown;
+  const std::string real = std::filesystem::canonical(root, unknown).string();
+  for (std::string at = unknown ? root : real; !at.empty(); at = at.substr(0, at.rfind('/')))
+    if (::stat(at.c_str(), &status) == 0 && out.contains({status.st_dev, status.st_ino}))
+      throw Error(Errc::invalid_argument,
+                  "'" + root + "' is in kiln's own store '" + at +
+                      "', which a capture cannot store in itself; name another directory");
+  return out;
+}
+
 }  // namespace
 
 CapturedTarget capture_target(const Target& target, bool full, runtime::Service& service) {
@@ -37,6 +59,7 @@ CapturedTarget capture_target(const Target& target, bool full, runtime::Service&
   }
   CaptureRequest request{target.root, {}, last ? &*last : nullptr, full};
   if (target.profile) request.choice = {target.profile->include, target.profile->exclude};
+  request.choice.stores = own_directories(target.root, service);
   CapturedTarget out{capture(request, files_of(service)), false};
   const std::string content = encode(out.tree);
   out.changed = before != content;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kMagic = "kilntree";
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kLongestPath = 4096, kLongestName = 255;
+constexpr std::size_t kLongestName = 255;
 
 using Kind = TreeEntry::Kind;
 

@@ -48,6 +48,8 @@ struct Tree {
 /// all files.
 inline constexpr const char *kFileSpace = "files", *kFileCompatibility = "kiln-files 1";
 
+inline constexpr std::size_t kLongestPath = 4096;  ///< bytes of a path or target that a list may have
+
 /// True for a path that names something inside of a directory: not empty, not absolute, no empty name, no "."
 /// or "..", no NUL.
 bool is_inside(std::string_view path) noexcept;

@@ -42,6 +42,21 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
+/// The mode of a restored file or directory. Its owner can always read a file, and write into a directory, so that
+/// the next restore can.
+mode_t mode_of(const TreeEntry& entry) noexcept {
+  return entry.mode | (entry.kind == Kind::directory ? 0700 : 0400);
+}
+
+/// Makes a directory with its mode, whatever the umask is. False, with `errno` set, when it is there or cannot be
+/// made.
+bool make_directory(int parent, const TreeEntry& entry) noexcept {
+  const char* const name = Beneath::name_of(entry.path);
+  if (::mkdirat(parent, name, 0700) != 0) return false;
+  static_cast<void>(::fchmodat(parent, name, mode_of(entry), 0));  // a filesystem may refuse it
+  return true;
+}
+
 /// The entries that are to be written.
 struct Work {
   std::vector<const TreeEntry*> directories, files, symlinks;
@@ -119,6 +134,8 @@ class Comparison {
 
   bool is_equal_file(const TreeEntry& entry, const struct stat& status) {
     if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != entry.size) return false;
+    if (((status.st_mode ^ entry.mode) & S_IXUSR) != 0)
+      return false;  // a program that cannot run is no equal
     if (!request_.full && entry.kind == Kind::file && ns_of(status.st_mtim) == entry.modified_ns) return true;
     const base::Fd fd(::openat(beneath_.parent_of(entry.path), Beneath::name_of(entry.path),
                                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -217,12 +234,13 @@ class Fetch {
     const int parent = beneath.parent_of(entry.path);
     base::Fd fd(parent < 0 ? -1
                            : ::openat(parent, Beneath::name_of(entry.path),
-                                      O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, entry.mode | 0400));
+                                      O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!fd) fail_to_write(staging_.path() + '/' + entry.path);
     if (source < 0 || ::ioctl(fd.get(), FICLONE, source) != 0)
       write_all(fd.get(), content, staging_.path() + '/' + entry.path);
     const timespec time = timespec_of(entry.modified_ns), times[] = {time, time};
-    // A filesystem may refuse the time. The next restore then compares the bytes.
+    // A filesystem may refuse the mode or the time. The next restore then compares the bytes.
+    static_cast<void>(::fchmod(fd.get(), mode_of(entry)));
     static_cast<void>(::futimens(fd.get(), times));
     return fd;
   }
@@ -244,8 +262,7 @@ void stage_directories(const Tree& tree, const Staging& staging) {
   for (const TreeEntry& entry : tree.entries) {
     if (entry.kind != Kind::directory) continue;
     const int parent = beneath.parent_of(entry.path);
-    if (parent < 0 || ::mkdirat(parent, Beneath::name_of(entry.path), entry.mode | 0700) != 0)
-      fail_to_write(staging.path() + '/' + entry.path);
+    if (parent < 0 || !make_directory(parent, entry)) fail_to_write(staging.path() + '/' + entry.path);
   }
 }
 
@@ -265,9 +282,7 @@ void publish(const RestoreRequest& request, const Work& work, const Staging& sta
   const auto path_of = [&](const TreeEntry& entry) { return request.root + '/' + entry.path; };
   for (const TreeEntry* entry : work.directories) {
     const int parent = to.parent_of(entry->path);
-    if (parent < 0 ||
-        (::mkdirat(parent, Beneath::name_of(entry->path), entry->mode | 0700) != 0 && errno != EEXIST))
-      fail_to_write(path_of(*entry));
+    if (parent < 0 || (!make_directory(parent, *entry) && errno != EEXIST)) fail_to_write(path_of(*entry));
   }
   const auto move = [&](const TreeEntry& entry) {
     const int source = from.parent_of(entry.path), target = to.parent_of(entry.path);

@@ -49,10 +49,16 @@ class Walk {
     struct stat status {};
     if (fits_any(choice_.exclude, path) || ::fstatat(fd, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
       return;
+    if (path.size() > kLongestPath)
+      return left_out_("the path " + base::quote(path) + " has " + std::to_string(path.size()) +
+                       " bytes, and at most " + std::to_string(kLongestPath) +
+                       " are allowed, so it is left out with all that is in it");
     TreeEntry entry;
     entry.path = path;
     entry.mode = status.st_mode & 0777;
     if (S_ISDIR(status.st_mode)) {
+      if (choice_.stores.contains({status.st_dev, status.st_ino}))
+        return left_out_(base::quote(path) + " is kiln's own store, so it is left out");
       base::Fd below(::openat(fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
       if (!below) return left_out_(base::quote(path) + " cannot be read: " + std::strerror(errno));
       entry.kind = TreeEntry::Kind::directory;
