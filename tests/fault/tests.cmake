@@ -27,6 +27,9 @@ kiln_tests(fault_damage_tests SOURCES fault/damage/*.cpp USES kiln_shifted_clock
 kiln_tests(fault_runtime_tests SOURCES fault/flight/path_test.cpp fault/flight/long_writer_test.cpp USES kiln_runtime LABEL fault)
 kiln_tests(fault_flight_tests SOURCES fault/flight/*_test.cpp USES kiln_cache LABEL fault)
 
+# Blobs: containers, disks, clocks, and a tier that lies.
+kiln_tests(fault_blob_tests SOURCES fault/blob/*_test.cpp USES kiln_fault kiln_shifted_clock kiln_runtime kiln_cache LABEL fault)
+
 # The compile workers: sources that never end or read forbidden files, workers that answer garbage, the pool
 # and its slots, precompiled headers, and hosts that do odd things.
 kiln_tests(fault_runtime_tests SOURCES fault/compile/workers_test.cpp LABEL fault TIMEOUT 900 LOCK all_cores)
