@@ -6,22 +6,15 @@ import subprocess
 import sys
 
 import pytest
+from caches_support import TORCH_PROGRAM
 
 pytest.importorskip("torch")
 
-PROGRAM = """
-import json, torch
+PROGRAM = f"""
 import kiln.caches.inductor as caches
 caches.apply()
 caches.apply()
-
-@torch.compile
-def f(x, y):
-    return (x.sin() * y.cos()).relu().sum(-1)
-
-torch.manual_seed(0)
-x, y = torch.randn(8, 64), torch.randn(8, 64)
-assert torch.allclose(f(x, y), (x.sin() * y.cos()).relu().sum(-1), atol=1e-5)
+{TORCH_PROGRAM}
 from torch._dynamo.utils import counters
 caches._blobs().flush()
 print(json.dumps(dict(counters["inductor"]) | dict(counters["aot_autograd"]) | caches._blobs().counts()))

@@ -8,6 +8,7 @@ import sys
 
 import kiln.caches
 import pytest
+from caches_support import TORCH_PROGRAM
 
 START = pathlib.Path(kiln.caches.__file__).parent / "start"
 PACKAGES = pathlib.Path(kiln.__file__).parent.parent
@@ -79,24 +80,13 @@ def test_two_copies_of_the_file_run_the_users_once(tmp_path):
     assert (done.stdout.strip(), done.stderr) == ("1", "")
 
 
-TORCH = """
-import json, os, torch
-@torch.compile
-def f(x, y):
-    return (x.sin() * y.cos()).relu().sum(-1)
-torch.manual_seed(0)
-x, y = torch.randn(8, 64), torch.randn(8, 64)
-assert torch.allclose(f(x, y), (x.sin() * y.cos()).relu().sum(-1), atol=1e-5)
-"""
-
-
 def test_torch_starts_from_the_store_and_a_report_is_written(tmp_path):
     pytest.importorskip("torch")
     counts = []
     for start in ("one", "two"):
         reports = tmp_path / f"reports-{start}"
         reports.mkdir()
-        run(TORCH, tmp_path, KILN_CACHES_REPORT=str(reports), TORCHINDUCTOR_CACHE_DIR=str(tmp_path / start))
+        run(TORCH_PROGRAM, tmp_path, KILN_CACHES_REPORT=str(reports), TORCHINDUCTOR_CACHE_DIR=str(tmp_path / start))
         written = [json.loads(path.read_text()) for path in reports.glob("*.json")]
         counts.append([space for report in written for space in report["spaces"] if space["space"] == "inductor"])
     assert [space["puts"] for space in counts[0]] == [2], "what was queued is stored at the end of the process"
