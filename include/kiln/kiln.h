@@ -868,8 +868,9 @@ KILN_API kiln_status kiln_blobs_flush(kiln_blobs* blobs, double wait_seconds, in
 /**
  * Lists the blobs of the space, of every compatibility, in layers and store, as a JSON array.
  *
- * An item has "key" and "compatibility" (bytes that are no UTF-8 are shown as U+FFFD), "size" (bytes),
- * "stored_bytes", "last_used_s" (seconds since 1970; 0: not known), "uses" and "directory".
+ * An item has "key" and "compatibility" (bytes that are no UTF-8 are shown as U+FFFD), "key_hex" (the key's bytes in
+ * hex digits), "size" (bytes), "stored_bytes", "last_used_s" (seconds since 1970; 0: not known), "uses" and
+ * "directory".
  */
 KILN_API kiln_status kiln_blobs_list(kiln_blobs* blobs, kiln_text* out);
 /** Deletes a blob of this compatibility from the writable store. `deleted` receives 1 when it was there; may be null. */

@@ -81,9 +81,13 @@ class Blobs:
     def list(self) -> list[dict[str, Any]]:
         """Returns the blobs of the space, of every compatibility, in layers and store.
 
-        An item has key, compatibility, size, stored_bytes, last_used_s, uses and directory.
+        An item has key, compatibility, size, stored_bytes, last_used_s, uses and directory. Its key is text that get()
+        and delete() take: a byte that is no UTF-8 is a surrogate, as in os.fsdecode().
         """
-        return json.loads(self._blobs.list())
+        items = json.loads(self._blobs.list())
+        for item in items:
+            item["key"] = bytes.fromhex(item.pop("key_hex")).decode("utf-8", "surrogateescape")
+        return items
 
     def delete(self, key: Key) -> bool:
         """Deletes a blob of this compatibility from the writable store. False when it was not there."""

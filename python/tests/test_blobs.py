@@ -47,6 +47,18 @@ def test_a_blob_is_listed_counted_and_deleted(service):
     assert blobs.list() == []
 
 
+def test_any_key_is_deleted_by_what_the_list_shows(service):
+    blobs = kiln.Blobs(service, "s")
+    keys = [b"\xff\0key", b"caf\xc3\xa9", b"plain", b"\xed\xb3\xbf"]  # the last one is a surrogate in UTF-8
+    for key in keys:
+        blobs.put(key, b"of " + key)
+    shown = [item["key"] for item in blobs.list()]
+    assert {blobs.get(key) for key in shown} == {b"of " + key for key in keys}
+    assert "caf\u00e9" in shown and "plain" in shown
+    assert all(blobs.delete(key) for key in shown)
+    assert blobs.list() == []
+
+
 def test_a_lease_is_a_context(service):
     blobs = kiln.Blobs(service, "s")
     with blobs.lease("k") as lease:
