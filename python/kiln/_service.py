@@ -150,8 +150,11 @@ class Service(_kiln.Service):
         `progress` is called in this thread about every 0.1 s.
 
         Raises the first failure of an arch after all of its rows are done. Later archs are then not begun.
+        Raises ValueError for an empty list of archs.
         """
         archs = [arch] if arch is None or isinstance(arch, str) else list(arch)
+        if not archs:
+            raise ValueError("arch = []: expected an arch such as 'sm_90a', or a list of at least one")
         done = [self._make(plan, True, _kiln.DEVICE_NONE, each, deadline, True, progress) for each in archs]
         return Progress(*map(sum, zip(*done)))
 

@@ -133,6 +133,8 @@ def test_prewarm_takes_a_plan_as_text_and_as_a_file(service, tmp_path):
     assert service.prewarm(file, arch="sm_80").done == 1
     with pytest.raises(kiln.Error, match="nothing_like_it"):
         service.prewarm([{"template": "nothing_like_it"}])
+    with pytest.raises(ValueError, match=r"arch = \[\]: expected an arch"):
+        service.prewarm(plan, arch=[])
 
 
 def test_errors_say_what_and_which(service):
