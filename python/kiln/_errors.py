@@ -1,6 +1,7 @@
 """The exceptions that kiln raises. A message names the thing, its value and what was allowed."""
 
 import enum
+import importlib.metadata
 
 
 class Code(enum.IntEnum):
@@ -61,7 +62,17 @@ class DeadlineExceeded(Error, TimeoutError):
 def from_status(status: int, message: str, specialization: str, options: str, log: str) -> Error:
     """The exception for a kiln_error of the C ABI. The extension calls it by name."""
     code = Code(status) if status in Code._value2member_map_ else status
+    if code == Code.no_compiler and "no NVRTC found" in message and _comes_from_a_wheel():
+        message += '. This kiln comes from a wheel, for which `pip install "kiln[nvrtc]"` adds NVRTC and its headers'
     if code in (Code.compile_failed, Code.compile_timeout, Code.compile_crashed):
         return CompileError(message, code, specialization, options, log)
     kinds: dict[int, type[Error]] = {Code.not_ready: NotReady, Code.deadline: DeadlineExceeded}
     return kinds.get(code, Error)(message, code)
+
+
+def _comes_from_a_wheel() -> bool:
+    try:
+        importlib.metadata.distribution("kiln")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
