@@ -29,11 +29,7 @@ class ProgramCache(ProgramCacheResource):
         return data
 
     def __setitem__(self, key: bytes | str, value: Any) -> None:
-        if isinstance(value, ObjectCode):
-            value = pathlib.Path(value.code).read_bytes() if isinstance(value.code, str) else bytes(value.code)
-        elif not isinstance(value, bytes | bytearray | memoryview):
-            raise TypeError(f"a value is bytes or an ObjectCode, not {type(value).__name__}")
-        self._blobs.put(_name(key), value)
+        self._blobs.put(_name(key), _content(value))
 
     def __delitem__(self, key: bytes | str) -> None:
         if not self._blobs.delete(_name(key)):
@@ -55,3 +51,16 @@ def _name(key: bytes | str) -> str:
     if not isinstance(key, bytes | bytearray | str):
         raise TypeError(f"a key is bytes or str, not {type(key).__name__}")
     return (key.encode() if isinstance(key, str) else bytes(key)).hex()
+
+
+def _content(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)  # a memoryview may have strides
+    if not isinstance(value, ObjectCode):
+        raise TypeError(f"a value is bytes-like or ObjectCode, not {type(value).__name__}")
+    if not isinstance(value.code, str):
+        return bytes(value.code)
+    try:
+        return pathlib.Path(value.code).read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"the file of a path-backed ObjectCode is gone, so it cannot be cached: {value.code}") from None
