@@ -15,6 +15,8 @@ def missing(file):
         return "the extension kiln._kiln (was nanobind there when the build was configured?)"
     if (file.stem.startswith("test_torch") or file.stem == "test_readme") and importlib.util.find_spec("torch") is None:
         return "torch"
+    if file.stem == "test_caches_cuda_core" and not (importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.core")):
+        return "cuda.core"
     needed = {"test_caches_triton": "triton", "test_caches_inductor": "torch"}.get(file.stem)
     if needed and importlib.util.find_spec(needed) is None:
         return needed
