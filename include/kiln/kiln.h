@@ -852,6 +852,15 @@ KILN_API kiln_status kiln_blob_put(kiln_blobs* blobs, const void* key, size_t ke
 KILN_API kiln_status kiln_blob_lease(kiln_blobs* blobs, const void* key, size_t key_size, double wait_seconds,
                                      kiln_text* out, kiln_lease** lease);
 /**
+ * kiln_blob_lease(), whose wait for another holder on this host can be ended.
+ *
+ * This thread calls `interrupted(context)` about every 100 ms of the wait. A result other than 0 ends the wait as if
+ * its time were over. Null: as kiln_blob_lease(). It must not call into the service.
+ */
+KILN_API kiln_status kiln_blob_lease_interruptible(kiln_blobs* blobs, const void* key, size_t key_size,
+                                                   double wait_seconds, int32_t (*interrupted)(void* context),
+                                                   void* context, kiln_text* out, kiln_lease** lease);
+/**
  * Ends the waits of kiln_blob_lease() in this service, now and later: they return without a lease, so that each
  * caller makes its blob for itself. For a service that shall be destroyed while other threads may wait.
  */

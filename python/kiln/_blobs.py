@@ -70,6 +70,7 @@ class Blobs:
 
         Waits at most `wait` seconds for another maker on this host (negative: no limit). A killed maker does not
         count. When the wait is over, the lease is not `held`: the caller makes the blob for itself.
+        Ctrl-C in the main thread ends the wait.
         """
         data, held = self._blobs.lease(_bytes(key), wait)
         return Lease(self, key, data, held)

@@ -74,11 +74,22 @@ class Blobs {
     });
     return state;
   }
+  /// In the main thread a signal's handler, such as the one of Ctrl-C, runs while the lease is waited for.
   nb::tuple lease(nb::handle key, double wait) const {
     const View k(key);
     Given out;
     kiln_lease* held = nullptr;
-    call(holder_, [&] { return kiln_blob_lease(handle_, k.data(), k.size(), wait, &out.text, &held); });
+    bool raised = false;
+    const auto interrupted = is_main_thread() ? &signal_raises : nullptr;
+    call(holder_, [&] {
+      const kiln_status status = kiln_blob_lease_interruptible(handle_, k.data(), k.size(), wait, interrupted,
+                                                               &raised, &out.text, &held);
+      return raised ? KILN_OK : status;
+    });
+    if (raised) {
+      kiln_lease_end(held);
+      throw nb::python_error();  // what the handler raised
+    }
     return nb::make_tuple(
         out.bytes(), held ? nb::cast(new Lease(holder_, held), nb::rv_policy::take_ownership) : nb::none());
   }
@@ -100,6 +111,18 @@ class Blobs {
   }
 
  private:
+  /// Python runs the handlers of signals there alone.
+  static bool is_main_thread() {
+    const nb::object main = nb::module_::import_("threading").attr("main_thread")();
+    return nb::cast<unsigned long>(main.attr("ident")) == PyThread_get_thread_ident();
+  }
+  static std::int32_t signal_raises(void* raised) {
+    const nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() == 0) return 0;
+    *static_cast<bool*>(raised) = true;
+    return 1;
+  }
+
   std::shared_ptr<Holder> holder_;
   kiln_blobs* handle_;
 };

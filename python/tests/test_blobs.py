@@ -72,6 +72,32 @@ def test_a_lease_is_a_context(service):
     assert blobs.lease("other", 0).held, "a lease that ended without a blob is free"
 
 
+def test_ctrl_c_ends_the_wait_for_a_lease(service, tmp_path):
+    blobs = kiln.Blobs(service, "s")
+    program = f"""
+import json, kiln, os, signal, threading, time
+service = kiln.Service(cache_dir={str(tmp_path / "cache")!r}, hermetic=True)
+blobs = kiln.Blobs(service, "s")
+
+def interrupt():
+    while blobs.counts()["waits"] == 0:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt).start()
+try:
+    blobs.lease("k", wait=-1)
+except KeyboardInterrupt:
+    print(json.dumps(blobs.counts()))
+"""
+    with blobs.lease("k") as lease:
+        assert lease.held
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert (counts["waits"], counts["wait_timeouts"], counts["hits"]) == (1, 0, 0)
+
+
 def test_processes_share_one_store_and_one_maker(service, tmp_path):
     program = f"""
 import kiln, os, sys, time

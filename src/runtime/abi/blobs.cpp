@@ -1,4 +1,5 @@
 // The C ABI over blobs.
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "runtime/abi/common.hpp"
@@ -89,10 +90,18 @@ kiln_status kiln_blob_put(kiln_blobs* blobs, const void* key, size_t key_size, c
 
 kiln_status kiln_blob_lease(kiln_blobs* blobs, const void* key, size_t key_size, double wait_seconds,
                             kiln_text* out, kiln_lease** lease) {
+  return kiln_blob_lease_interruptible(blobs, key, key_size, wait_seconds, nullptr, nullptr, out, lease);
+}
+
+kiln_status kiln_blob_lease_interruptible(kiln_blobs* blobs, const void* key, size_t key_size,
+                                          double wait_seconds, int32_t (*interrupted)(void* context),
+                                          void* context, kiln_text* out, kiln_lease** lease) {
   return guarded([&] {
     require_sized(out, sizeof *out);
     require(lease != nullptr, "lease must not be null");
-    BlobSpace::Leased got = of(blobs).lease(key_of(key, key_size), wait_of(wait_seconds));
+    std::function<bool()> ask;
+    if (interrupted) ask = [&] { return interrupted(context) != 0; };
+    BlobSpace::Leased got = of(blobs).lease(key_of(key, key_size), wait_of(wait_seconds), ask);
     auto held = got.lease ? std::make_unique<kiln_lease>() : nullptr;
     if (held) held->held = std::move(got.lease);
     give_blob(out, std::move(got.found));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <set>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/process.hpp"
@@ -18,7 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kReadPatience = 5s;  // at the gate, for a stopped writer of another process
 constexpr auto kErasePatience = 2s;
-constexpr auto kQueuePatience = 60s;  // for a blob that this process has queued itself
+constexpr auto kInterruptible = 100ms;  // between two looks whether a caller's wait shall end
+constexpr auto kQueuePatience = 60s;    // for a blob that this process has queued itself
 constexpr std::uint64_t kBatch = std::uint64_t{16} << 20;
 
 /// For people: "triton 3f2a..., 12 KiB"; keys may be any bytes.
@@ -315,7 +317,33 @@ BlobSpace::PutMany BlobSpace::put_many(const std::vector<Item>& items) {
   return out;
 }
 
-BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline) {
+/// Waits for the flight of a key. With `interrupted` it waits in slices, and counts them as one wait.
+cache::FlightFile::Taken BlobSpace::take_flight(cache::FlightFile& file, const Key& key,
+                                                base::Deadline deadline,
+                                                const std::function<bool()>& interrupted,
+                                                std::string_view subject) {
+  bool told = false;
+  bool waited = false;
+  const auto on_wait = [&] {
+    if (!std::exchange(told, true)) ++shared_->counts.waits;
+  };
+  for (;;) {
+    const base::Deadline slice =
+        interrupted ? earlier(deadline, base::Deadline::after(kInterruptible)) : deadline;
+    auto taken = file.take(key, slice, &ended_, on_wait, subject);
+    waited = waited || taken.waited;
+    taken.waited = waited;
+    if (taken.end != cache::FlightFile::End::timed_out) return taken;
+    if (!interrupted || deadline.passed()) {
+      ++shared_->counts.wait_timeouts;
+      return taken;
+    }
+    if (interrupted()) return taken;
+  }
+}
+
+BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline,
+                                   const std::function<bool()>& interrupted) {
   shared_->begin_call(core_.state().stores);
   const cache::BlobKey made = cache::blob_key(name_of(key));
   Leased out;
@@ -325,10 +353,8 @@ BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline
   std::shared_ptr<cache::Flight> host;
   try {
     if (const auto file = core_.state().stores.flight_file()) {
-      auto taken = file->take(
-          made.key, deadline, &ended_, [&] { ++shared_->counts.waits; }, subject);
+      auto taken = take_flight(*file, made.key, deadline, interrupted, subject);
       host = std::move(taken.flight);
-      if (taken.end == cache::FlightFile::End::timed_out) ++shared_->counts.wait_timeouts;
       if (taken.waited && (out.found = read(made))) return out;
       if (!host) {
         missed(key);

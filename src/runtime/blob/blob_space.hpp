@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "base/deadline.hpp"
 #include "cache/blob/blob.hpp"
 #include "cache/fleet/tier.hpp"
+#include "cache/flight/flight.hpp"
 #include "runtime/blob/space_state.hpp"
 #include "runtime/path/core.hpp"
 
@@ -92,8 +94,9 @@ class BlobSpace {
   };
   /// The blob, or the lease to make it. Waits for another caller's lease, of this host or of the fleet, until
   /// the deadline; after that the caller makes the blob for itself. A thread that has the lease of this blob
-  /// already does not wait for itself.
-  Leased lease(std::string_view key, base::Deadline deadline);
+  /// already does not wait for itself. `interrupted`, if given, is asked by this thread about every 100 ms of a wait
+  /// for another process or thread of this host, and ends the wait by returning true.
+  Leased lease(std::string_view key, base::Deadline deadline, const std::function<bool()>& interrupted = {});
 
   struct Listed {
     std::string key, compatibility;
@@ -131,6 +134,8 @@ class BlobSpace {
   void queue(Publication record, const Key& blob, bool last, From from);
   Publication::Afterwards publication_of(const cache::BlobName& name, std::string_view content,
                                          const std::shared_ptr<fleet::HeldLease>& lease);
+  cache::FlightFile::Taken take_flight(cache::FlightFile& file, const Key& key, base::Deadline deadline,
+                                       const std::function<bool()>& interrupted, std::string_view subject);
 
   Core& core_;
   const BlobSpaceOptions options_;
