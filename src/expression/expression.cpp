@@ -152,6 +152,11 @@ std::optional<std::int64_t> Expression::constant_value() const noexcept {
   return code_[0].operand;
 }
 
+std::optional<int> Expression::only_slot() const noexcept {
+  if (code_.size() != 1 || code_.front().op != static_cast<std::uint8_t>(Op::load)) return std::nullopt;
+  return static_cast<int>(code_.front().operand);
+}
+
 bool Expression::same_code(const Expression& other) const noexcept {
   return std::equal(code_.begin(), code_.end(), other.code_.begin(), other.code_.end(),
                     [](const Instruction& a, const Instruction& b) {

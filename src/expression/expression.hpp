@@ -44,6 +44,8 @@ class Expression {
   bool same_code(const Expression& other) const noexcept;
   /// The expression's value when it is a single constant, so that nothing has to be evaluated.
   std::optional<std::int64_t> constant_value() const noexcept;
+  /// The slot whose value the expression is, when it is nothing else.
+  std::optional<int> only_slot() const noexcept;
 
  private:
   struct Instruction {

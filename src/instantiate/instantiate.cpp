@@ -111,6 +111,13 @@ Instantiation with_entry_point(Instantiation unit, const std::string& text) {
   return unit;
 }
 
+std::vector<PassedArgument> passed_to(const Manifest& manifest, Which which) {
+  if (which == Which::kernel) return manifest.passed;
+  std::vector<PassedArgument> out;
+  for (std::size_t i = 0; i < manifest.arguments.size(); ++i) out.push_back({PassedArgument::From::call, i});
+  return out;
+}
+
 std::string export_symbol(std::size_t i) { return "kiln_export_" + std::to_string(i); }
 
 std::string Instantiation::epilogue() const {

@@ -17,6 +17,9 @@ namespace kiln::source {
 
 enum class Which { kernel, reference };
 
+/// The arguments that a kernel gets. A reference gets the call's arguments.
+std::vector<PassedArgument> passed_to(const Manifest& manifest, Which which);
+
 /// A name of the manifest and the C++ text that it stands for.
 struct NamedText {
   std::string name, cpp;

@@ -26,7 +26,7 @@ std::uint32_t ArgumentType::size() const noexcept {
     case Kind::structure:
       return struct_bytes;
     case Kind::tensormap:
-      return 128;
+      return kTensorMapBytes;
     default:
       return 8;
   }
@@ -132,6 +132,40 @@ std::vector<std::string> parameter_names(const Manifest& manifest) {
   std::vector<std::string> out;
   for (const ParameterSpec& p : manifest.parameters) out.push_back(p.name);
   return out;
+}
+
+const std::string& passed_name(const Manifest& manifest, PassedArgument passed) noexcept {
+  return passed.from == PassedArgument::From::call ? manifest.arguments[passed.index].name
+                                                   : manifest.tensor_maps[passed.index].name;
+}
+
+std::uint32_t passed_size(const Manifest& manifest, PassedArgument passed) noexcept {
+  return passed.from == PassedArgument::From::call ? manifest.arguments[passed.index].type.size()
+                                                   : kTensorMapBytes;
+}
+
+std::string element_text(const TensorMapSpec& map) {
+  constexpr std::string_view changed[] = {"f32", "f32_flushed", "tf32", "tf32_flushed"};
+  const auto ordinal = map.element.constant_value();
+  if (map.float32 != TensorMapSpec::Float32::as_it_is)
+    return std::string(changed[static_cast<std::size_t>(map.float32)]);
+  return ordinal ? std::string(kiln::to_string(static_cast<Dtype>(*ordinal))) : map.element.text();
+}
+
+std::string summary(const TensorMapSpec& map, const Manifest& manifest) {
+  const auto list = [](const char* what, const std::vector<Expression>& of) {
+    std::string out;
+    for (const Expression& one : of) out += (out.empty() ? "" : ", ") + one.text();
+    return out.empty() ? out : std::string(", ") + what + " [" + out + ']';
+  };
+  const auto bytes = [](const char* what, const Expression& of) {
+    return of.constant_value() == 0 ? std::string() : std::string(", ") + what + ' ' + of.text();
+  };
+  return manifest.arguments[static_cast<std::size_t>(map.of)].name + " as " + element_text(map) +
+         list("dims", map.dims) + list(map.strides_in_bytes ? "byte strides" : "strides", map.strides) +
+         list("box", map.box) + list("element strides", map.element_strides) + bytes("swizzle", map.swizzle) +
+         bytes("l2", map.l2) + bytes("interleave", map.interleave) + (map.fill_nan ? ", fill nan" : "") +
+         (map.in < 0 ? "" : ", in " + manifest.arguments[static_cast<std::size_t>(map.in)].name);
 }
 
 bool supports(const Manifest& manifest, base::Arch arch) noexcept {

@@ -14,6 +14,7 @@
 #include "expression/expression.hpp"
 #include "kiln/dtype.hpp"
 #include "manifest/bind/spec.hpp"
+#include "manifest/tensor_map.hpp"
 #include "manifest/work_list.hpp"
 
 namespace kiln::source {
@@ -192,7 +193,9 @@ struct Manifest {
   /// In an order in which each derive needs only earlier ones.
   std::vector<std::pair<std::string, Expression>> derives;
   std::vector<Requirement> requirements;
-  std::vector<ArgumentSpec> arguments;
+  std::vector<ArgumentSpec> arguments;  ///< of a call
+  std::vector<TensorMapSpec> tensor_maps;
+  std::vector<PassedArgument> passed;  ///< the arguments of the kernel, in order
   std::vector<RuntimeValueSpec> runtime;
   std::optional<WorkListSpec> work_list;
   /// Values that only `kiln run` has, for the work list that it makes. [work_list.run] declares them.
@@ -236,6 +239,14 @@ int argument_index(const Manifest& manifest, std::string_view name) noexcept;   
 /// Slot of any name that expressions can read: "H", "rows", "arch", "dev.sms"; -1 when absent.
 int slot_index(const Manifest& manifest, std::string_view name) noexcept;
 std::vector<std::string> parameter_names(const Manifest& manifest);
+/// Name and bytes of an argument of the kernel. The size is 0 when only the image knows it.
+const std::string& passed_name(const Manifest& manifest, PassedArgument passed) noexcept;
+std::uint32_t passed_size(const Manifest& manifest, PassedArgument passed) noexcept;
+
+/// The dtype of a tensor map as the manifest says it: "T", "bf16", "tf32".
+std::string element_text(const TensorMapSpec& map);
+/// A tensor map in one line: "x as T, dims [K, rows], strides [stride_x], box [64, 128], swizzle 128".
+std::string summary(const TensorMapSpec& map, const Manifest& manifest);
 
 /// True when [template] arch allows `arch`.
 bool supports(const Manifest& manifest, base::Arch arch) noexcept;

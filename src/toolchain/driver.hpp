@@ -117,6 +117,10 @@ struct DriverFunctions {
   CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
   CUresult (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int*, CUfunction, int, size_t);
   CUresult (*cuLaunchKernelEx)(const LaunchConfig*, CUfunction, void** params, void** extra);
+  CUresult (*cuTensorMapEncodeTiled)(void* map, int data_type, std::uint32_t rank, void* address,
+                                     const std::uint64_t* dims, const std::uint64_t* byte_strides,
+                                     const std::uint32_t* box, const std::uint32_t* element_strides,
+                                     int interleave, int swizzle, int l2_promotion, int fill);
   CUresult (*cuThreadExchangeStreamCaptureMode)(int*);
   CUresult (*cuStreamIsCapturing)(CUstream, int*);
   CUresult (*cuStreamCreate)(CUstream*, unsigned);

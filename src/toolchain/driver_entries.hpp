@@ -36,6 +36,7 @@
   REQUIRED(cuFuncSetAttribute, 9000)                          \
   REQUIRED(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050) \
   REQUIRED(cuLaunchKernelEx, 11060)                           \
+  REQUIRED(cuTensorMapEncodeTiled, 12000)                     \
   REQUIRED(cuThreadExchangeStreamCaptureMode, 10010)          \
   REQUIRED(cuStreamIsCapturing, 10000)                        \
   REQUIRED(cuStreamCreate, 2000)                              \

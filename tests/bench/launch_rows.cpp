@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -34,6 +35,29 @@ World::World() {
       "[\"32\"]\n",
       "template <int N> __global__ void empty() {}");
   empty = service->open("empty").get();
+  // Four arguments of a call, of which the kernel gets one. Then it gets two tensor maps, too.
+  const std::string mapped =
+      "\"]\n[param.N]\nkind = \"int\"\nrange = [1, 9]\ndefault = 1\n[[arg]]\nname = \"x\"\ntype = "
+      "\"ptr<bf16>\"\n"
+      "[[arg]]\nname = \"y\"\ntype = \"ptr<bf16>\"\n[[arg]]\nname = \"rows\"\ntype = \"i32\"\n[[arg]]\nname "
+      "= "
+      "\"pitch\"\ntype = \"i64\"\n[launch]\ngrid = [1]\nblock = [32]\n";
+  const auto map = [](const std::string& name, const std::string& of) {
+    return "[[tensormap]]\nname = \"" + name + "\"\nof = \"" + of +
+           "\"\ndims = [64, \"rows\"]\nstrides = [\"pitch\"]\nbox = [64, 64]\nswizzle = 128\n";
+  };
+  const auto head = [](const std::string& name, const std::string& arguments) {
+    return "format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name +
+           ".cu\"\ninstantiate = \"f<{N}>\"\narguments = [\"" + arguments;
+  };
+  service->add_template(head("no_maps", "rows") + mapped, "template <int N> __global__ void f(int) {}");
+  service->add_template(
+      head("two_maps", "rows\", \"map_x\", \"map_y") + mapped + map("map_x", "x") + map("map_y", "y"),
+      "struct alignas(64) M { int w[32]; };\ntemplate <int N> __global__ void f(int, const __grid_constant__ "
+      "M, "
+      "const __grid_constant__ M) {}");
+  no_maps = service->open("no_maps").get();
+  two_maps = service->open("two_maps").get();
   rms_norm_template = std::make_unique<KernelTemplate>(service->open("rms_norm"));
   rms_norm_operator = std::make_unique<Operator>(service->operator_("rms_norm"));
   rms_norm = rms_norm_template->get(Dtype::bf16, 4096);
@@ -157,6 +181,31 @@ const std::vector<Row>& rows() {
          const Kernel k = w.softmax;
          const CUstream s = w.streams[t];
          KILN_LOOP(k(s, w.out, w.in, 1, std::int64_t{32000}, std::int64_t{32000}));
+       }},
+      {"no_maps", "bare_empty",
+       [](int calls, int t) {
+         World& w = world();
+         const Kernel k = w.no_maps;
+         const CUstream s = w.streams[t];
+         KILN_LOOP(k(s, w.in, w.out, 64, std::int64_t{64}));
+       }},
+      {"two_maps", "no_maps",
+       [](int calls, int t) {
+         World& w = world();
+         const Kernel k = w.two_maps;
+         const CUstream s = w.streams[t];
+         KILN_LOOP(k(s, w.in, w.out, 64, std::int64_t{64}));
+       }},
+      {"two_maps_missed", "no_maps",
+       [](int calls, int t) {  // each launch encodes both: no address and size were seen before
+         World& w = world();
+         const Kernel k = w.two_maps;
+         const CUstream s = w.streams[t];
+         static std::atomic<int> next{0};
+         KILN_LOOP({
+           const int n = next.fetch_add(1, std::memory_order_relaxed);
+           k(s, w.in, w.out, 1 + n % 8192, std::int64_t{64} + 8 * (n / 8192));
+         });
        }},
       {"operator_rms_norm", "rms_norm_eight_rows",
        [](int calls, int t) {  // three tensors and a float: x, weight, out and eps

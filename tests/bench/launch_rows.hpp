@@ -22,7 +22,7 @@ struct World {
   std::unique_ptr<Service> service;
   std::unique_ptr<KernelTemplate> rms_norm_template;
   std::unique_ptr<Operator> rms_norm_operator;
-  Kernel empty, rms_norm, act_and_mul, softmax;
+  Kernel empty, rms_norm, act_and_mul, softmax, no_maps, two_maps;
   CUstream streams[kThreads] = {};
   void *out = nullptr, *in = nullptr, *weight = nullptr;
 

@@ -2,6 +2,7 @@
 // say, to the last bit where they are exact.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -166,6 +167,31 @@ TEST_F(ForeignGpu, ATensorMapBringsTiles) {
           sum += matrix[static_cast<std::size_t>((ty * kRows + r) * kColumns * kTilesX + tx * kColumns + c)];
       EXPECT_EQ(got[static_cast<std::size_t>(ty * kTilesX + tx)], sum) << "whole numbers below 2^24";
     }
+  }
+}
+
+/// Each launch gets tiles of its own matrix, also when the kernel has seen the address with another geometry, and when a
+/// graph replays it.
+TEST_F(ForeignGpu, ATensorMapThatTheLaunchMakesBringsTiles) {
+  constexpr int kRows = 16, kColumns = 32, kPitch = 104;
+  std::vector<float> matrix(80 * kPitch);
+  for (std::size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<float>(i % 1021);
+  const DeviceArray<float> in(*driver_, matrix);
+  const LoadedKernel& k = get("tma_made", {});
+  for (const auto& [width, height] : {std::pair{96, 80}, {100, 77}, {1, 1}, {96, 80}}) {
+    const int tiles_x = (width + kColumns - 1) / kColumns, tiles_y = (height + kRows - 1) / kRows;
+    const DeviceArray<float> out(*driver_,
+                                 std::vector<float>(static_cast<std::size_t>(tiles_x * tiles_y), -1));
+    launch(k, pointer(in), pointer(out), width, height, std::int64_t{kPitch});
+    const auto got = out.host();
+    for (int ty = 0; ty < tiles_y; ++ty)
+      for (int tx = 0; tx < tiles_x; ++tx) {
+        double sum = 0;
+        for (int r = ty * kRows; r < std::min(height, (ty + 1) * kRows); ++r)
+          for (int c = tx * kColumns; c < std::min(width, (tx + 1) * kColumns); ++c)
+            sum += matrix[static_cast<std::size_t>(r * kPitch + c)];
+        EXPECT_EQ(got[static_cast<std::size_t>(ty * tiles_x + tx)], sum) << width << " x " << height;
+      }
   }
 }
 

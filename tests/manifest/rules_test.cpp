@@ -104,8 +104,9 @@ TEST(ManifestRules, Names) {
   expect_refused(changed("CHUNKS = ", "f32 = "), "f32 =", {"[derive] f32", "cannot name a derive"});
   expect_refused(changed("name = \"eps\"", "name = \"gcd\""), "name = \"gcd\"", {"cannot name an argument"});
   expect_refused(with("[runtime]\nlog2 = { value = 1 }\n"), "log2", {"cannot name a run-time value"});
-  expect_refused(changed("CHUNKS = ", "H = "), "H = \"ceil",
-                 {"two of the parameters, derives, arguments, run-time values and exports are called 'H'"});
+  expect_refused(
+      changed("CHUNKS = ", "H = "), "H = \"ceil",
+      {"two of the parameters, derives, arguments, tensor maps, run-time values and exports are called 'H'"});
   expect_refused(changed("name = \"eps\"", "name = \"rows\""), "name = \"rows\"\ntype = \"f32\"",
                  {"are called 'rows'"});
   expect_refused(with("[runtime]\nx = { value = 1 }\n"), "x = {", {"are called 'x'"});

@@ -210,6 +210,8 @@ void make_symbols(Draft& draft, const TableReader& root) {
   draft.launch.slots.emplace("dev.sms", m.slots.sms_slot());
   draft.launch.slots.emplace("dev.smem_optin", m.slots.smem_optin_slot());
   draft.launch.slots.emplace("dev.l2", m.slots.l2_slot());
+  for (const TensorMapSpec& map : m.tensor_maps)
+    draft.launch.unavailable.emplace(map.name, "it is a tensor map, which is no number");
   for (const RuntimeValueSpec& value : m.run_values)
     draft.launch.unavailable.emplace(value.name, "it is a value of `kiln run`, which a launch does not have");
   draft.launch.unavailable.emplace("occupancy", "it is known only in [launch]");

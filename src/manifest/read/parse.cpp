@@ -16,6 +16,7 @@
 #include "manifest/read/order.hpp"
 #include "manifest/read/parameters.hpp"
 #include "manifest/read/prewarm.hpp"
+#include "manifest/read/tensor_maps.hpp"
 #include "manifest/read/trees.hpp"
 #include "manifest/read/work_list.hpp"
 
@@ -85,7 +86,7 @@ void read_limits(Draft& draft, const TableReader& root) {
 void read_template(Draft& draft, const TableReader& root) {
   const TableReader reader(root.need("template"), "[template]", root.file(),
                            {"name", "source", "instantiate", "summary", "formula", "arch", "tolerance",
-                            "internal", "fallback", "tune_changes_bits"});
+                            "internal", "fallback", "tune_changes_bits", "arguments"});
   Manifest& out = draft.out;
   out.name = reader.need_line("name");
   if (!base::is_identifier(out.name))
@@ -111,8 +112,10 @@ void take_name(Draft& draft, const TableReader& reader, std::string_view key, co
     reader.fail(key, base::quote(name) +
                          " is a dtype, a function or another word of expressions, and cannot name " + what);
   if (!draft.taken.insert(name).second) {
-    reader.fail(key, "two of the parameters, derives, arguments, run-time values and exports are called " +
-                         base::quote(name));
+    reader.fail(
+        key,
+        "two of the parameters, derives, arguments, tensor maps, run-time values and exports are called " +
+            base::quote(name));
   }
 }
 
@@ -148,12 +151,15 @@ Manifest parse_tree(const TomlValue& tree, const std::string& file, WorkListKind
   lay_out_slots(draft, root);
   read_parameters(draft, root);
   declare_arguments(draft, root);
+  declare_tensor_maps(draft, root);
   declare_work_list(draft, root);
   declare_exports(draft, root);
   make_symbols(draft, root);
   read_defaults(draft, root);
   check_spellings(draft, root);
   read_arguments(draft, root);
+  read_tensor_maps(draft, root);
+  read_passed(draft, root);
   read_work_list(draft, root);
   read_requirements(draft, root);
   read_launch(draft, root);
@@ -181,7 +187,7 @@ Manifest parse_all_entries(TomlValue tree, const std::string& file, WorkListKind
 
 /// A manifest may name what it uses of the grammar beyond the first version of format 1.
 void check_needs(const TableReader& root) {
-  const std::vector<std::string> known{"bind", "features"};
+  const std::vector<std::string> known{"bind", "features", "tensormap"};
   for (const std::string& name : root.lines("needs"))
     if (std::find(known.begin(), known.end(), name) == known.end())
       root.fail("needs",
@@ -208,10 +214,11 @@ void run_on_variants_alone(Manifest& out, const TableReader& root) {
 Manifest parse_manifest(std::string_view toml, const std::string& file, WorkListKinds work_lists) {
   TomlValue tree = parse_toml(toml, file);
   add_default_sources(tree);
-  const TableReader root(tree, "", file,
-                         {"format", "needs",   "template",  "compile", "param",  "derive",  "require",
-                          "arg",    "runtime", "work_list", "plan",    "bind",   "launch",  "kernel",
-                          "global", "export",  "reference", "cost",    "limits", "prewarm", "arch"});
+  const TableReader root(
+      tree, "", file,
+      {"format",    "needs",     "template",  "compile", "param",   "derive", "require", "arg",
+       "tensormap", "runtime",   "work_list", "plan",    "bind",    "launch", "kernel",  "global",
+       "export",    "reference", "cost",      "limits",  "prewarm", "arch"});
   const TomlValue& format = root.need("format");
   if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
   if (format.integer != kManifestFormat) {

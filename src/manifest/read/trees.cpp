@@ -59,7 +59,7 @@ TomlValue overridden(const TomlValue& tree, const TableReader& over) {
   remove(out, "arch");
   const int line = over.table().line;
   TomlValue& template_table = member(out, "template", line);
-  for (const std::string key : {"source", "instantiate"}) {
+  for (const std::string key : {"source", "instantiate", "arguments"}) {
     if (const TomlValue* value = over.find(key)) put(template_table, key, *value);
   }
   for (const std::string key : {"compile", "launch"}) {
@@ -116,9 +116,9 @@ ArchTrees split_archs(TomlValue tree, const std::string& file) {
   const TableReader reader(*archs, "[arch]", file);
   for (const auto& [name, table] : archs->members) {
     const TableReader over(table, "[arch." + name + ']', file,
-                           {"source", "instantiate", "compile", "default", "launch"});
+                           {"source", "instantiate", "arguments", "compile", "default", "launch"});
     const TomlValue* main = tree.find("template");
-    for (const std::string key : {"instantiate", "launch"}) {
+    for (const std::string key : {"instantiate", "arguments", "launch"}) {
       if (over.has(key) && tree.find("kernel") && !(main && main->find("instantiate")))
         over.fail(key,
                   "applies only to the entry point that [template] instantiate names, and there is none: an "
@@ -161,7 +161,7 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, con
   if (shorthand || kernels.empty()) {
     out.emplace_back("", rest);
   } else {
-    for (const std::string key : {"arg", "launch"}) {
+    for (const std::string key : {"arg", "tensormap", "launch"}) {
       if (root.has(key))
         root.fail(key,
                   "belongs to the entry point that [template] instantiate names, and there is none; write "
@@ -169,8 +169,9 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, con
     }
   }
   for (const TomlValue* kernel : kernels) {
-    const TableReader reader(*kernel, "[[kernel]]", file,
-                             {"name", "instantiate", "doc", "arg", "launch", "runtime", "require"});
+    const TableReader reader(
+        *kernel, "[[kernel]]", file,
+        {"name", "instantiate", "doc", "arguments", "arg", "tensormap", "launch", "runtime", "require"});
     const std::string name = reader.need_line("name");
     if (!base::is_identifier(name))
       reader.fail("name", base::quote(name) + " must be [A-Za-z_][A-Za-z0-9_]*");
@@ -184,11 +185,14 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, con
     // The manifest's [runtime], [[require]] and so on belong to the main entry point. That is the first
     // [[kernel]] when [template] has no `instantiate`.
     if (!out.empty()) {
-      for (const char* key : {"arg", "launch", "runtime", "require", "work_list", "plan", "reference", "cost",
-                              "global", "prewarm", "bind"})
+      for (const char* key : {"arg", "tensormap", "launch", "runtime", "require", "work_list", "plan",
+                              "reference", "cost", "global", "prewarm", "bind"})
         remove(own, key);
+      remove(member(own, "template", kernel->line), "arguments");
     }
-    for (const std::string key : {"arg", "launch", "runtime", "require"}) {
+    if (const TomlValue* arguments = reader.find("arguments"))
+      put(member(own, "template", kernel->line), "arguments", *arguments);
+    for (const std::string key : {"arg", "tensormap", "launch", "runtime", "require"}) {
       if (const TomlValue* value = reader.find(key)) add(own, key, *value);
     }
     out.emplace_back(name, std::move(own));

@@ -107,12 +107,6 @@ LaunchArguments::~LaunchArguments() {
   for (const auto& list : checked_) delete list.load(std::memory_order_relaxed);
 }
 
-/// The bytes that the caller has to give: the declared size, or the image's size of a struct without one.
-std::uint32_t LaunchArguments::argument_bytes(std::size_t i) const noexcept {
-  const std::uint32_t declared = kernel_.manifest.arguments[i].type.size();
-  return declared != 0 ? declared : kernel_.facts.arguments[i].size;
-}
-
 void LaunchArguments::check_count(std::size_t count) const {
   const auto& arguments = kernel_.manifest.arguments;
   std::size_t required = arguments.size();
@@ -142,11 +136,11 @@ std::uint64_t LaunchArguments::checked_conversions(const kiln_arg_type* types, s
                       : is_integer(want)    ? integer
                       : !extra && arguments[i].type.is_float()
                           ? have == KILN_ARG_FLOAT && (size == 4 || size == 8)
-                          : have == KILN_ARG_BYTES && size == argument_bytes(i);
+                          : have == KILN_ARG_BYTES && size == kernel_.bytes_of(i);
     if (!good) {
       std::string wanted = extra ? "i64" : arguments[i].type.to_string(kernel_.manifest.parameters);
       if (!extra && want == Kind::structure && arguments[i].type.size() == 0)
-        wanted += " of " + std::to_string(argument_bytes(i)) + " bytes";
+        wanted += " of " + std::to_string(kernel_.bytes_of(i)) + " bytes";
       kernel_.fail(Errc::invalid_argument, "argument " + std::to_string(i) + " '" + name + "' is " +
                                                kind_name(have) + " of " + std::to_string(size) +
                                                " bytes, expected " + wanted);
@@ -168,7 +162,7 @@ inline std::uint64_t LaunchArguments::check_types(const kiln_arg_type* types, st
 
 std::uint64_t LaunchArguments::check_new_types(const kiln_arg_type* types, std::size_t count) const {
   // A kernel without declared arguments was not checked before.
-  compile::check_layout(kernel_.manifest, kernel_.facts, kernel_.name);
+  compile::check_layout(kernel_.manifest, kernel_.recipe.passed, kernel_.facts, kernel_.name);
   check_count(count);
   const std::uint64_t conversions = checked_conversions(types, count);
   auto made = std::make_unique<const CheckedTypes>(CheckedTypes{{types, types + count}, conversions});

@@ -8,14 +8,16 @@
 #include <cstdint>
 
 #include "kiln/kiln.h"
-#include "runtime/launch/kernel_description.hpp"
+#include "runtime/launch/passed_arguments.hpp"
 
 namespace kiln::runtime {
 
 /// Thread-safe.
 class LaunchArguments {
  public:
-  explicit LaunchArguments(const KernelDescription& kernel) : kernel_(kernel) {}
+  /// Throws as PassedArguments does.
+  LaunchArguments(const KernelDescription& kernel, const toolchain::Driver& driver)
+      : kernel_(kernel), passed_(kernel, driver) {}
   ~LaunchArguments();
   LaunchArguments(const LaunchArguments&) = delete;
   LaunchArguments& operator=(const LaunchArguments&) = delete;
@@ -24,11 +26,12 @@ class LaunchArguments {
   /// requirement for [[require]] and alignment.
   void take(const kiln_arg_type* types, const void* const* data, std::size_t count,
             PreparedLaunch& out) const;
+  /// Sets what the driver gets. REQUIRES: take() was called. Throws as PassedArguments::lay_out does.
+  void pass(PreparedLaunch& out) const { passed_.lay_out(out); }
 
  private:
   struct CheckedTypes;
 
-  std::uint32_t argument_bytes(std::size_t i) const noexcept;
   std::uint64_t check_types(const kiln_arg_type* types, std::size_t count) const;
   std::uint64_t check_new_types(const kiln_arg_type* types, std::size_t count) const;
   void check_count(std::size_t count) const;
@@ -45,6 +48,7 @@ class LaunchArguments {
   [[noreturn]] void fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const;
 
   const KernelDescription& kernel_;
+  const PassedArguments passed_;
   /// Lists of types that passed the check. Further lists are checked at every launch.
   mutable std::array<std::atomic<const CheckedTypes*>, 8> checked_{};
 };

@@ -144,15 +144,14 @@ void LaunchGeometry::allow_large_cluster() const {
 
 void LaunchGeometry::submit(CUstream stream, PreparedLaunch& prepared) const {
   Geometry& config = prepared.config;
-  if (config.grid_x == 0 || config.grid_y == 0 || config.grid_z == 0)
-    return;  // nothing to do: zero rows are a valid call
+  if (config.is_empty()) return;  // nothing to do: zero rows are a valid call
   config.stream = stream;
-  if (kernel_.recipe.cluster.empty()) return submit(config, prepared.parameters.data());
+  if (kernel_.recipe.cluster.empty()) return submit(config, prepared.passed);
   std::array<LaunchAttribute, 3> attributes;
   Extras extras = kernel_.recipe.extras;
   if (config.cluster_blocks() > 1) extras.cluster = {config.cluster_x, config.cluster_y, config.cluster_z};
   extras.attach(attributes, config);
-  submit(config, prepared.parameters.data());
+  submit(config, prepared.passed);
 }
 
 /// Throws Error(requirement). By this code `kiln tune` knows that a candidate cannot be launched.

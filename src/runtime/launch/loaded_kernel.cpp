@@ -50,11 +50,9 @@ KernelDescription describe(const source::Manifest& manifest, source::Which which
                            const DeviceFacts& device) {
   const source::LaunchSpec& spec = spec_of(manifest, which);
   const compile::EntryFacts& facts = facts_of(image, entry);
-  return {
-      manifest, spec, facts, name_of(resolved, manifest, entry),
-      LaunchRecipe(
-          manifest, spec, known_slots(manifest, resolved, image.facts, device), facts.shared_bytes,
-          which == source::Which::kernel ? LaunchRecipe::Exports::known : LaunchRecipe::Exports::not_there)};
+  return {manifest, spec, facts, name_of(resolved, manifest, entry),
+          LaunchRecipe(manifest, spec, known_slots(manifest, resolved, image.facts, device),
+                       facts.shared_bytes, which)};
 }
 
 }  // namespace
@@ -71,7 +69,7 @@ LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
       function_(library_->function(entry)),
       kernel_(describe(manifest_of(*origin_, resolved_.arch, entry), which, resolved_, *obtained_.image,
                        entry, device)),
-      arguments_(kernel_),
+      arguments_(kernel_, driver),
       geometry_(kernel_, driver, function_),
       first_(first) {
   const std::size_t others = entry == 0 ? obtained_.image->facts.entries.size() : 0;
@@ -125,6 +123,7 @@ void LoadedKernel::prepare(const kiln_arg_type* types, const void* const* data, 
   process_.check(kernel_.name);
   arguments_.take(types, data, count, out);
   geometry_.set(out);
+  if (!out.config.is_empty()) arguments_.pass(out);  // without blocks, nothing is passed
 }
 
 void LoadedKernel::launch(CUstream stream, const kiln_arg_type* types, const void* const* data,

@@ -41,14 +41,15 @@ void Extras::attach(std::array<LaunchAttribute, 3>& attributes, toolchain::Launc
 
 LaunchRecipe::LaunchRecipe(const source::Manifest& manifest, const source::LaunchSpec& spec,
                            std::vector<std::int64_t> known_slots, std::int64_t static_shared_bytes,
-                           Exports exports)
+                           source::Which which)
     : slots(std::move(known_slots)), known_(slots.size(), true) {
   const source::SlotLayout& layout = manifest.slots;
   std::fill_n(known_.begin() + layout.argument_slot(0), layout.arguments + layout.runtime + layout.run,
               false);
   take_defaults(manifest);
-  take_checks(manifest, exports);
+  take_checks(manifest, which);
   take_geometry(layout, spec, static_shared_bytes);
+  take_passed(manifest, which);
   take_reads(manifest);
 }
 
@@ -75,11 +76,12 @@ void LaunchRecipe::take_defaults(const source::Manifest& manifest) {
   }
 }
 
-void LaunchRecipe::take_checks(const source::Manifest& manifest, Exports exports) {
+void LaunchRecipe::take_checks(const source::Manifest& manifest, source::Which which) {
   const auto checked = [&](const Expression& expression) {
     const int first = manifest.slots.export_slot(0), end = manifest.slots.arch_slot();
-    return exports == Exports::known || std::none_of(expression.reads().begin(), expression.reads().end(),
-                                                     [&](int slot) { return slot >= first && slot < end; });
+    return which == source::Which::kernel ||
+           std::none_of(expression.reads().begin(), expression.reads().end(),
+                        [&](int slot) { return slot >= first && slot < end; });
   };
   for (std::size_t i = 0; i < manifest.arguments.size(); ++i) {
     const ArgumentSpec& a = manifest.arguments[i];
@@ -142,6 +144,24 @@ std::vector<LaunchRecipe::Dimension> LaunchRecipe::varying(const std::vector<Exp
   return out;
 }
 
+void LaunchRecipe::take_passed(const source::Manifest& manifest, source::Which which) {
+  using From = source::PassedArgument::From;
+  passed = source::passed_to(manifest, which);
+  passes_the_call_ = passed.size() == manifest.arguments.size();
+  for (std::size_t i = 0; i < passed.size(); ++i)
+    passes_the_call_ = passes_the_call_ && passed[i].from == From::call && passed[i].index == i;
+  for (std::size_t i = 0; which == source::Which::kernel && i < manifest.tensor_maps.size(); ++i) {
+    const int in = manifest.tensor_maps[i].in;
+    const bool wanted = std::any_of(passed.begin(), passed.end(), [&](const source::PassedArgument& p) {
+      return in < 0 ? p.from == From::tensor_map && p.index == i
+                    : p.from == From::call && p.index == static_cast<std::size_t>(in);
+    });
+    if (!wanted) continue;
+    passes_the_call_ = false;
+    tensor_maps.emplace_back(manifest, i, slots, [&](const Expression& e) { return folded(e); });
+  }
+}
+
 void LaunchRecipe::take_reads(const source::Manifest& manifest) {
   std::vector<bool> read(slots.size(), false);
   const auto note = [&](const Expression& expression) {
@@ -153,6 +173,8 @@ void LaunchRecipe::take_reads(const source::Manifest& manifest) {
   for (const auto* dimensions : {&block, &grid, &cluster})
     for (const Dimension& d : *dimensions) note(d.value);
   note(smem);
+  for (const TensorMapRecipe& map : tensor_maps)
+    for (const TensorMapRecipe::Varying& property : map.varying()) note(property.value);
   wants_occupancy = read[static_cast<std::size_t>(manifest.slots.occupancy_slot())];
   for (std::size_t i = 0; i < manifest.arguments.size(); ++i) {
     const auto slot = static_cast<std::size_t>(manifest.slots.argument_slot(static_cast<int>(i)));

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "instantiate/instantiate.hpp"
 #include "manifest/manifest.hpp"
+#include "runtime/launch/tensor_map.hpp"
 #include "toolchain/driver.hpp"
 
 namespace kiln::runtime {
@@ -22,6 +24,7 @@ struct Extras {
 struct Geometry : toolchain::LaunchConfig {
   unsigned cluster_x = 1, cluster_y = 1, cluster_z = 1;
   unsigned cluster_blocks() const noexcept { return cluster_x * cluster_y * cluster_z; }
+  bool is_empty() const noexcept { return grid_x == 0 || grid_y == 0 || grid_z == 0; }
 };
 
 /// The manifest's expressions with a kernel's parameters and device folded in. Values that are equal for all
@@ -30,14 +33,11 @@ struct Geometry : toolchain::LaunchConfig {
 struct LaunchRecipe {
   using Kind = source::ArgumentType::Kind;
 
-  /// known: the image has the manifest's exports. not_there: the image is a reference's, which has none, and
-  /// checks that read exports are left out.
-  enum class Exports { known, not_there };
-
-  /// `slots`: values of parameters, derives, exports, arch and device; all others are zero.
+  /// `slots`: values of parameters, derives, exports, arch and device; all others are zero. The image of a reference
+  /// has no exports, so checks that read them are left out, and it gets the call's arguments without tensor maps.
   LaunchRecipe(const source::Manifest& manifest, const source::LaunchSpec& spec,
                std::vector<std::int64_t> slots, std::int64_t static_shared_bytes,
-               Exports exports = Exports::known);
+               source::Which which = source::Which::kernel);
   LaunchRecipe(const LaunchRecipe&) = delete;  // config points to attributes_
   LaunchRecipe& operator=(const LaunchRecipe&) = delete;
 
@@ -77,15 +77,21 @@ struct LaunchRecipe {
   std::vector<Dimension> block, grid, cluster;  ///< dimensions that are not in `config`
   source::Expression smem;                      ///< empty: `config` has it
   bool wants_occupancy = false;
-  Geometry config;  ///< with attributes, unless `cluster` is still to come
-  Extras extras;    ///< without the cluster
+  std::vector<source::PassedArgument> passed;  ///< the kernel's arguments
+  std::vector<TensorMapRecipe> tensor_maps;    ///< those that the kernel gets
+  Geometry config;                             ///< with attributes, unless `cluster` is still to come
+  Extras extras;                               ///< without the cluster
+
+  /// True when the kernel's arguments are the call's.
+  bool passes_the_call() const noexcept { return passes_the_call_; }
 
  private:
   using Fields = std::array<unsigned Geometry::*, 3>;
   using Limits = std::array<std::int64_t, 3>;
 
   void take_defaults(const source::Manifest& manifest);
-  void take_checks(const source::Manifest& manifest, Exports exports);
+  void take_checks(const source::Manifest& manifest, source::Which which);
+  void take_passed(const source::Manifest& manifest, source::Which which);
   void take_geometry(const source::SlotLayout& layout, const source::LaunchSpec& spec,
                      std::int64_t static_shared_bytes);
   void take_reads(const source::Manifest& manifest);
@@ -93,6 +99,7 @@ struct LaunchRecipe {
                                  const Fields& into, const Limits& most);
   source::Expression folded(const source::Expression& expression) const;
 
+  bool passes_the_call_ = true;
   std::vector<bool> known_;  ///< slots whose values are equal for all launches
   std::array<toolchain::LaunchAttribute, 3> attributes_;
 };

@@ -31,6 +31,16 @@ typedef struct {
   const size_t* argument_sizes;
 } kiln_fake_launch;
 
+/* cuTensorMapEncodeTiled writes this into the first bytes of a CUtensorMap. Modes and types are the numbers of
+ * cuda.h. */
+#define KILN_FAKE_TENSOR_MAP "TENSMAP"
+typedef struct {
+  char magic[8];
+  unsigned long long address, dims[5], strides[4]; /* strides in bytes, of dimensions 1 to 4 */
+  unsigned short box[5];
+  unsigned char element_strides[5], data_type, rank, interleave, swizzle, l2, fill;
+} kiln_fake_tensor_map;
+
 /* Forgets launches, counts, injected errors and options. Every handle becomes invalid. A driver that was
  * initialised stays initialised. */
 void kiln_fake_reset(void);

@@ -154,6 +154,7 @@ class ArgumentDraft {
     const std::string base = type.text.substr(0, type.text.find("_st"));
     if (base == "CUtensorMap" || base == "cute::TmaDescriptor") {
       out.type = "tensormap";
+      out.todo = "each call passes a CUtensorMap; a [[tensormap]] has kiln make it from a pointer instead";
     } else if (is("cudaTextureObject_t", "CUtexObject")) {
       out.type = "texture";
     } else if (is("cudaSurfaceObject_t", "CUsurfObject")) {

@@ -79,7 +79,7 @@ class ImageLint {
   }
 
   void arguments(const source::Manifest& m, const compile::EntryFacts& facts) {
-    const auto& declared = m.arguments;
+    const auto& declared = m.passed;
     const auto& real = facts.arguments;
     std::vector<std::string> sizes;
     for (const compile::ArgumentFact& argument : real) sizes.push_back(std::to_string(argument.size));
@@ -92,15 +92,18 @@ class ImageLint {
     if (declared.size() != real.size())
       return add("argument-layout", Severity::error, lines_.entry(m.entry),
                  kernel + ", but the manifest declares " + std::to_string(declared.size()) +
-                     ": write one [[arg]] for each, in order");
+                     ": write one [[arg]] for each, in order" +
+                     (m.tensor_maps.empty() ? "" : ", or name them in [template] arguments"));
     for (std::size_t i = 0; i < declared.size(); ++i) {
-      const std::uint32_t bytes = declared[i].type.size();
+      const std::uint32_t bytes = passed_size(m, declared[i]);
       if (bytes == 0 || bytes == real[i].size) continue;
-      add("argument-layout", Severity::error, lines_.argument(declared[i].name),
-          "argument " + std::to_string(i) + ", '" + declared[i].name + "' of type " +
-              declared[i].type.to_string(m.parameters) + ", has " + std::to_string(bytes) +
-              " bytes, but the " + "kernel's has " + std::to_string(real[i].size) + " (" + kernel +
-              "): correct its type or the order");
+      const std::string& name = passed_name(m, declared[i]);
+      const bool given = declared[i].from == source::PassedArgument::From::call;
+      add("argument-layout", Severity::error, given ? lines_.argument(name) : lines_.entry(m.entry),
+          "argument " + std::to_string(i) + ", '" + name + "' of type " +
+              (given ? m.arguments[declared[i].index].type.to_string(m.parameters) : "tensormap") + ", has " +
+              std::to_string(bytes) + " bytes, but the " + "kernel's has " + std::to_string(real[i].size) +
+              " (" + kernel + "): correct its type or the order");
     }
   }
 

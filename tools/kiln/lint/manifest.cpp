@@ -120,6 +120,8 @@ class Lint {
     const auto arguments = [&](const Manifest& m) {
       for (const source::ArgumentSpec& argument : m.arguments)
         if (argument.doc.empty()) silent.push_back(argument.name);
+      for (const source::TensorMapSpec& map : m.tensor_maps)
+        if (map.doc.empty()) silent.push_back(map.name);
     };
     arguments(manifest_);
     for (const auto& entry : manifest_.entries) arguments(*entry);

@@ -90,6 +90,11 @@ void Uses::expressions_of(const source::Manifest& m) {
     if (argument.type.dtype_parameter >= 0)
       mark(m.parameters[static_cast<std::size_t>(argument.type.dtype_parameter)].name, Reach::launch);
   }
+  for (const source::TensorMapSpec& map : m.tensor_maps) {
+    all(map.dims), all(map.strides), all(map.box), all(map.element_strides);
+    for (const auto* one : {&map.element, &map.swizzle, &map.l2, &map.interleave, &map.offset})
+      reads(m, *one);
+  }
   for (const source::Requirement& requirement : m.requirements) {
     reads(m, requirement.expression);
     each_name(requirement.message, [&](const std::string& name) { mark(name, Reach::launch); });

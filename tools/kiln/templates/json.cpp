@@ -82,10 +82,34 @@ Json work_list_json(const Manifest& manifest) {
   return out;
 }
 
+Json spec_json(const source::TensorMapSpec& map, const Manifest& manifest) {
+  const auto argument = [&](int i) {
+    return i < 0 ? Json(nullptr) : Json(manifest.arguments[static_cast<std::size_t>(i)].name);
+  };
+  return {{"name", map.name},
+          {"of", argument(map.of)},
+          {"dtype", source::element_text(map)},
+          {"dims", texts(map.dims)},
+          {map.strides_in_bytes ? "byte_strides" : "strides", texts(map.strides)},
+          {"box", texts(map.box)},
+          {"element_strides", texts(map.element_strides)},
+          {"swizzle", map.swizzle.text()},
+          {"l2", map.l2.text()},
+          {"interleave", map.interleave.text()},
+          {"fill", map.fill_nan ? "nan" : "zero"},
+          {"in", argument(map.in)},
+          {"offset", map.in < 0 ? Json(nullptr) : Json(map.offset.text())},
+          {"doc", map.doc}};
+}
+
 /// Adds how one entry point is called.
 void add_call(Json& out, const Manifest& manifest) {
   out["arguments"] = Json::array();
   for (const auto& a : manifest.arguments) out["arguments"].push_back(spec_json(a, manifest));
+  out["tensor_maps"] = Json::array();
+  for (const auto& map : manifest.tensor_maps) out["tensor_maps"].push_back(spec_json(map, manifest));
+  out["kernel_arguments"] = Json::array();
+  for (const auto& passed : manifest.passed) out["kernel_arguments"].push_back(passed_name(manifest, passed));
   out["runtime"] = Json::array();
   for (const auto& r : manifest.runtime)
     out["runtime"].push_back({{"name", r.name}, {"value", text_or_null(r.value)}, {"doc", r.doc}});

@@ -104,6 +104,14 @@ std::string arguments(const Manifest& manifest) {
   return "\n" + table.text();
 }
 
+std::string tensor_maps(const Manifest& manifest) {
+  if (manifest.tensor_maps.empty()) return {};
+  MarkdownTable table({"tensor map", "of", "what it is"});
+  for (const source::TensorMapSpec& map : manifest.tensor_maps)
+    table.add({code(map.name), prose(source::summary(map, manifest)), prose(map.doc)});
+  return "\n" + table.text();
+}
+
 std::string work_list(const Manifest& manifest) {
   if (!manifest.work_list) return {};
   const source::WorkListSpec& p = *manifest.work_list;
@@ -215,13 +223,13 @@ std::string markdown_section(const source::Template& origin) {
   if (!m.formula.empty()) out += "\n    " + m.formula + '\n';
   out += "\nRuns on " + supported_archs(m) + ". Name expression: " + code(m.kernel.instantiate) + '.';
   if (!m.fallback.empty()) out += " Falls back to " + code(m.fallback) + '.';
-  out += '\n' + example(m) + parameters(m) + derives(m) + arguments(m) + constraints(m) + '\n' +
-         launch(m.kernel.launch) + work_list(m) + overrides(m) + cost(m) + tolerance(m) + limits(m.limits) +
-         shipped(m) + operators(m);
+  out += '\n' + example(m) + parameters(m) + derives(m) + arguments(m) + tensor_maps(m) + constraints(m) +
+         '\n' + launch(m.kernel.launch) + work_list(m) + overrides(m) + cost(m) + tolerance(m) +
+         limits(m.limits) + shipped(m) + operators(m);
   for (const auto& entry : m.entries) {
     out += "\n### " + m.name + ", kernel " + entry->entry +
            "\n\nName expression: " + code(entry->kernel.instantiate) + ".\n" + arguments(*entry) +
-           constraints(*entry) + '\n' + launch(entry->kernel.launch);
+           tensor_maps(*entry) + constraints(*entry) + '\n' + launch(entry->kernel.launch);
   }
   return out;
 }

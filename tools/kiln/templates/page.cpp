@@ -99,6 +99,20 @@ void print_arguments(const Manifest& manifest) {
                indent);
 }
 
+void print_tensor_maps(const Manifest& manifest) {
+  if (manifest.tensor_maps.empty()) return;
+  print("\n");
+  print_heading("Tensor maps");
+  std::vector<std::string> names;
+  for (const auto& map : manifest.tensor_maps) names.push_back(map.name);
+  const std::size_t indent = indent_of(names);
+  for (const auto& map : manifest.tensor_maps)
+    print_item(map.name, {source::summary(map, manifest), map.doc}, indent);
+  std::vector<std::string> passed;
+  for (const auto& one : manifest.passed) passed.push_back(passed_name(manifest, one));
+  print_definition("kernel gets", base::join(passed, ", "), 13);
+}
+
 void print_work_list(const Manifest& manifest) {
   if (!manifest.work_list) return;
   const source::WorkListSpec& list = *manifest.work_list;
@@ -212,6 +226,7 @@ void print_page(const source::Template& origin) {
       print_definition(name, expression.text(), indent_of(names));
   }
   print_arguments(manifest);
+  print_tensor_maps(manifest);
   print_requirements(manifest);
   print_launch(manifest.kernel.launch);
   print_work_list(manifest);
@@ -219,6 +234,7 @@ void print_page(const source::Template& origin) {
     print("\n" + paint("Kernel " + entry->entry, Style::bold, standard_output()) + '\n');
     print_definition("kernel", entry->kernel.instantiate, 13);
     print_arguments(*entry);
+    print_tensor_maps(*entry);
     print_requirements(*entry);
     print_launch(entry->kernel.launch);
   }
