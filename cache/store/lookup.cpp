@@ -43,6 +43,16 @@ Miss miss_of(Entered entered) noexcept {
                                           : Miss::absent;
 }
 
+/// The record with texts of its own.
+GetResult owned(const Key& key, const GotBytes& got) noexcept try {
+  if (!got.record) return {{}, got.miss};
+  return {Record{key, std::string(got.record->facts), std::string(got.record->key_text),
+                 std::string(got.record->image)},
+          {}};
+} catch (...) {  // no memory
+  return missed<GetResult>(Miss::unreadable);
+}
+
 }  // namespace
 
 GotBytes Lookup::read_bytes(const Key& key, const std::string_view* key_text, base::Deadline deadline,
@@ -65,14 +75,6 @@ GotBytes Lookup::read_bytes(const Key& key, const std::string_view* key_text, ba
   return {std::move(encoded), record, {}};
 }
 
-GetResult Lookup::read(const Key& key, const std::string_view* key_text, base::Deadline deadline, bool* due) {
-  const GotBytes got = read_bytes(key, key_text, deadline, due);
-  if (!got.record) return {{}, got.miss};
-  return {Record{key, std::string(got.record->facts), std::string(got.record->key_text),
-                 std::string(got.record->image)},
-          {}};
-}
-
 GotBytes Lookup::get_bytes(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept {
   return believe_second<GotBytes>([&] {
     bool due = true;
@@ -83,16 +85,12 @@ GotBytes Lookup::get_bytes(const Key& key, std::string_view key_text, base::Dead
 }
 
 GetResult Lookup::get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept {
-  return believe_second<GetResult>([&] {
-    bool due = true;
-    GetResult got = read(key, &key_text, deadline, upkeep_.runs() ? nullptr : &due);
-    if (got.record) upkeep_.note_use(key, due);
-    return got;
-  });
+  return owned(key, get_bytes(key, key_text, deadline));
 }
 
 Peeked<Record> Lookup::peek(const Key& key, base::Deadline deadline) noexcept {
-  GetResult got = believe_second<GetResult>([&] { return read(key, nullptr, deadline); });
+  GetResult got =
+      owned(key, believe_second<GotBytes>([&] { return read_bytes(key, nullptr, deadline, nullptr); }));
   return {std::move(got.record), got.miss};
 }
 

@@ -38,8 +38,6 @@ class Lookup {
   /// written. Throws Damaged, Error(io).
   GotBytes read_bytes(const Key& key, const std::string_view* key_text, base::Deadline deadline,
                       bool* due = nullptr);
-  GetResult read(const Key& key, const std::string_view* key_text, base::Deadline deadline,
-                 bool* due = nullptr);
 
  private:
   Peeked<RecordText> read_text(const Key& key, base::Deadline deadline);

@@ -28,7 +28,7 @@ constexpr std::uint64_t kPagesCheckedAtFirst = 1024;
 struct NoRoom {};
 
 /// Returns whether the record that is there leaves this put nothing to write.
-bool serves(const Record& there, const Record& record, Existing existing) noexcept {
+bool serves(const RecordView& there, const Record& record, Existing existing) noexcept {
   return there.key_text == record.key_text &&
          (existing == Existing::kept || (there.facts == record.facts && there.image == record.image));
 }
@@ -68,7 +68,7 @@ std::optional<std::vector<Encoded>> missing_of(const PageFile& pages, const std:
     const Copied copied = copy_record(pages, key, there);
     if (copied == Copied::damaged) return std::nullopt;
     if (copied == Copied::complete) {
-      const auto found = decode(key, there.view());
+      const auto found = view_of(there.view());
       if (!found || !serves(*found, record, existing)) return std::nullopt;
       out[i].put = Put::present;
       continue;
@@ -98,7 +98,7 @@ PutResult Puts::put(const Record& record, std::chrono::milliseconds wait, Existi
   auto deadline = base::Deadline::after(wait), room_deadline = deadline;
   try {
     const std::string_view key_text = record.key_text;
-    if (const auto there = lookup_.read(record.key, &key_text, deadline);
+    if (const auto there = lookup_.read_bytes(record.key, &key_text, deadline);
         there.record && serves(*there.record, record, existing))
       return {Put::present, {}};  // found without making writers wait
   } catch (const Damaged&) {      // the writer finds the damage, too
@@ -172,9 +172,9 @@ PutResult Puts::write(const Record& record, std::string_view encoded, Existing e
   PutResult out{Put::stored, {}};
   Buffer there;
   if (copy_record(pages, record.key, there) == Copied::complete) {
-    if (auto found = decode(record.key, there.view())) {
+    if (const auto found = view_of(there.view())) {
       if (serves(*found, record, existing)) return {Put::present, {}};
-      out.replaced = std::move(found->facts);
+      out.replaced = std::string(found->facts);
     }
   }
   write_in(*writing, pages, record.key, encoded, deadline);
