@@ -25,10 +25,15 @@ void read_geometry(LaunchSpec& out, const TableReader& reader, const Symbols& sy
 void read_cost(Draft& draft, const TableReader& root) {
   const TomlValue* found = root.find("cost");
   if (!found) return;
-  const TableReader reader(*found, "[cost]", root.file(), {"read", "write", "flops"});
+  const TableReader reader(*found, "[cost]", root.file(), {"read", "write", "flops", "unit"});
   draft.out.cost_read = reader.expression("read", draft.run);
   draft.out.cost_write = reader.expression("write", draft.run);
   draft.out.cost_flops = reader.expression("flops", draft.run);
+  if (!reader.has("unit")) return;
+  const std::string unit = reader.need_line("unit");
+  if (!draft.resolve.is_dtype(unit))
+    reader.fail("unit", base::quote(unit) + " is no dtype and no dtype parameter");
+  draft.out.cost_unit = reader.expression("unit", draft.resolve);
 }
 
 void check_message(const Draft& draft, const TableReader& reader, const Requirement& requirement) {

@@ -1,6 +1,7 @@
 // `kiln run --check` compares with the template's reference; `--bench` compares with the stream floor.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,9 +30,16 @@ struct BenchResult {
   double us = 0;         ///< median of one launch
   double stream_us = 0;  ///< time of a stream kernel that moves the same bytes in the same read : write mix
   double read_bytes = 0, write_bytes = 0, flops = 0;  ///< for one launch, from [cost]
+  std::string unit;  ///< dtype of the tensor cores that make the flops; "" when none do
+  double peak = 0;   ///< flops per microsecond of these tensor cores, measured; 0: not known
   int launches = 0, sets = 0, replays = 0;
+  /// Microseconds that the flops take at the peak; 0: not known.
+  double tensor_us() const { return peak > 0 ? flops / peak : 0; }
+  /// No kernel of this cost is faster.
+  double floor_us() const { return std::max(stream_us, tensor_us()); }
+  double teraflops_per_s() const { return flops / us / 1e6; }
   double terabytes_per_s() const { return (read_bytes + write_bytes) / us / 1e6; }
-  double share() const { return stream_us / us; }
+  double share() const { return floor_us() / us; }
 };
 
 /// How calls are timed with a cold L2: launches of one graph rotate over buffer sets of at least 4 x

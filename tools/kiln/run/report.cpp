@@ -101,6 +101,15 @@ void print_legend(const SizeResult& result) {
         "this "
         "memory.",
         Style::dim);
+    if (!result.bench->unit.empty())
+      print_paragraph(
+          result.bench->peak > 0
+              ? "peak: the rate of a kernel that only multiplies " + result.bench->unit +
+                    " on this card's tensor cores for a short time. share is then the larger of stream and "
+                    "of the time at "
+                    "the peak, divided by us."
+              : "peak: not measured, since kiln has a kernel for it only for compute capability 9.0.",
+          Style::dim);
   }
 }
 
@@ -125,6 +134,11 @@ Json bench_json(const BenchResult& b) {
           {"read_bytes", b.read_bytes},
           {"write_bytes", b.write_bytes},
           {"flops", b.flops},
+          {"tflop_per_s", b.teraflops_per_s()},
+          {"unit", b.unit.empty() ? Json(nullptr) : Json(b.unit)},
+          {"peak_tflop_per_s", b.peak > 0 ? Json(b.peak / 1e6) : Json(nullptr)},
+          {"tensor_us", b.peak > 0 ? Json(b.tensor_us()) : Json(nullptr)},
+          {"floor_us", b.floor_us()},
           {"launches", b.launches},
           {"sets", b.sets},
           {"replays", b.replays}};
@@ -147,7 +161,10 @@ void print_sizes(const std::vector<SizeResult>& results, const std::vector<std::
   std::vector<Table::Column> columns;
   for (const std::size_t i : shown) columns.push_back({first.values[i].name, Fit::right});
   if (first.bench) {
-    for (const char* title : {"us", "TB/s", "stream us", "share"}) columns.push_back({title, Fit::right});
+    for (const char* title : {"us", "TB/s", "stream us"}) columns.push_back({title, Fit::right});
+    if (!first.bench->unit.empty())
+      for (const char* title : {"TFLOP/s", "peak"}) columns.push_back({title, Fit::right});
+    columns.push_back({"share", Fit::right});
   }
   if (!first.check.empty()) columns.push_back({"check"});
   for (const CheckedArgument& r : first.check) columns.push_back({r.name + " error", Fit::right});
@@ -158,7 +175,11 @@ void print_sizes(const std::vector<SizeResult>& results, const std::vector<std::
     for (const std::size_t i : shown) row.push_back(result.values[i].value);
     if (const auto& b = result.bench) {
       row.insert(row.end(), {formatted("%.2f", b->us), formatted("%.3f", b->terabytes_per_s()),
-                             formatted("%.2f", b->stream_us), formatted("%.1f %%", 100 * b->share())});
+                             formatted("%.2f", b->stream_us)});
+      if (!b->unit.empty())
+        row.insert(row.end(), {formatted("%.1f", b->teraflops_per_s()),
+                               b->peak > 0 ? formatted("%.1f", b->peak / 1e6) : "?"});
+      row.push_back(formatted("%.1f %%", 100 * b->share()));
     }
     if (!result.check.empty()) row.push_back(is_ok(result) ? "ok" : "WRONG");
     for (const CheckedArgument& r : result.check) row.push_back(error_of(r));
