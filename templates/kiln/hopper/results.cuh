@@ -5,8 +5,8 @@
 
 namespace kiln {
 
-// Rounds 64 columns of a warpgroup's results to T (f16 or bf16) and writes them to `tile`: 64 rows of 128 bytes with a
-// swizzle of 128, as a [[tensormap]] with box = [64, 64] and swizzle = 128 reads them. `d` begins at these columns.
+// Rounds 64 columns of a warpgroup's results to T (f16 or bf16) and writes them to `tile`. `d` begins at these columns.
+// The tile has 64 rows of 128 bytes with a swizzle of 128: a [[tensormap]] with box = [64, 64] and swizzle = 128.
 // REQUIRES: all threads of the warpgroup call it; `tile` is aligned to 1024 bytes.
 template <typename T>
 __device__ __forceinline__ void store_columns(void* tile, const f32* d) {
@@ -16,7 +16,8 @@ __device__ __forceinline__ void store_columns(void* tile, const f32* d) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {  // 16 columns
     const int chunk = 2 * j + lane / 16;
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(start + (chunk ^ row % 8) * 16),
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     start + (chunk ^ row % 8) * 16),
                  "r"(pack<T>(d[8 * j], d[8 * j + 1])), "r"(pack<T>(d[8 * j + 2], d[8 * j + 3])),
                  "r"(pack<T>(d[8 * j + 4], d[8 * j + 5])), "r"(pack<T>(d[8 * j + 6], d[8 * j + 7]))
                  : "memory");

@@ -18,7 +18,11 @@ __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
 }
 
 // Cache policies of the L2, as createpolicy makes them for whole lines.
-enum class L2 : u64 { normal = 0x1000000000000000, evict_first = 0x12f0000000000000, evict_last = 0x14f0000000000000 };
+enum class L2 : u64 {
+  normal = 0x1000000000000000,
+  evict_first = 0x12f0000000000000,
+  evict_last = 0x14f0000000000000
+};
 
 // Begins to load a box to `shared`. Its bytes count at `barrier`, where arrive_expecting() announces them, the bytes
 // outside of the array included. `x` counts elements of the innermost dimension.
@@ -31,8 +35,8 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Bar
       "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "l"(static_cast<u64>(keep))
       : "memory");
 }
-__device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Barrier& barrier, i32 x, i32 y, i32 z,
-                                         L2 keep = L2::normal) {
+__device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Barrier& barrier, i32 x, i32 y,
+                                         i32 z, L2 keep = L2::normal) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(shared)),
@@ -42,8 +46,8 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Bar
 
 // Loads one box into the blocks of the cluster whose bits `blocks` has, at the offset that `shared` has in each. The
 // bytes count at the barrier of each block.
-__device__ __forceinline__ void tma_load_to(u16 blocks, void* shared, const TensorMap& map, Barrier& barrier, i32 x,
-                                            i32 y, L2 keep = L2::normal) {
+__device__ __forceinline__ void tma_load_to(u16 blocks, void* shared, const TensorMap& map, Barrier& barrier,
+                                            i32 x, i32 y, L2 keep = L2::normal) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
       ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(shared_address(shared)),
@@ -53,7 +57,9 @@ __device__ __forceinline__ void tma_load_to(u16 blocks, void* shared, const Tens
 
 // Makes this thread's writes to shared memory visible to copies and tensor cores. Each thread that wrote calls it before
 // the barrier after which another thread begins the copy.
-__device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 // Begins to store a box from `shared`. The copies that a thread began since its last tma_store_commit() are a group.
 __device__ __forceinline__ void tma_store(const TensorMap& map, const void* shared, i32 x, i32 y) {
@@ -61,7 +67,9 @@ __device__ __forceinline__ void tma_store(const TensorMap& map, const void* shar
                "r"(shared_address(shared)), "r"(x), "r"(y)
                : "memory");
 }
-__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void tma_store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 
 // Waits until all but the last PENDING groups of this thread have read shared memory, which may then be written again.
 template <int PENDING>

@@ -6,7 +6,9 @@
 namespace kiln {
 
 // Returns the number of this thread's warpgroup. The compiler knows that all lanes of a warp have the same.
-__device__ __forceinline__ int warpgroup() { return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0); }
+__device__ __forceinline__ int warpgroup() {
+  return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+}
 
 // Changes the registers of each thread of the warpgroup; all its threads call it. Warpgroups that give registers away
 // call the first, so that others can take them: a kernel has one if and one else of roles, and the launch bounds say one

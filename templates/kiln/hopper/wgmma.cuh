@@ -26,7 +26,9 @@ __device__ __forceinline__ u64 wgmma_operand(const void* tile) {
 __device__ __forceinline__ constexpr u64 wgmma_along(int bytes) { return static_cast<u64>(bytes / 16); }
 
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 
 // Waits until all but the last PENDING groups of products have ended.
 template <int PENDING>
@@ -42,6 +44,7 @@ __device__ __forceinline__ void wgmma_results(f32 (&d)[REGISTERS]) {
 }
 
 // The text of one instruction for each N: its registers as placeholders, and as operands.
+// clang-format off
 
 #define KILN_R0 "%0, %1, %2, %3"
 #define KILN_R1 KILN_R0 ", %4, %5, %6, %7"
@@ -147,6 +150,7 @@ __device__ __forceinline__ void wgmma_results(f32 (&d)[REGISTERS]) {
   KILN_WGMMA(29, 240, "120", "121", "122") \
   KILN_WGMMA(30, 248, "124", "125", "126") \
   KILN_WGMMA(31, 256, "128", "129", "130")
+// clang-format on
 
 // d = a b, or d += a b if `add`. T is f16, bf16 or e4m3, and K is 16 elements of 2 bytes or 32 of e4m3. Sums of e4m3 keep
 // about 14 bits: add them to other registers after 128 elements of k.
