@@ -162,20 +162,22 @@ TEST_F(Trim, KeysThatAreRemovedGoTogetherAndOthersStay) {
   const auto store = open();
   std::vector<Key> odd;
   std::vector<Record> records;
-  for (std::uint32_t i = 0; i < 3000; ++i) {
-    records.push_back(test::record_of(i));
+  for (std::uint32_t i = 0; i < 1600; ++i) {
+    records.push_back(test::record_of(i, 100));
     if (i % 2) odd.push_back(test::key_of(i));
+    if (records.size() < 200) continue;
+    for (const PutResult& put : store->put_many(records)) ASSERT_EQ(put.put, Put::stored);
+    records.clear();
   }
-  for (const PutResult& put : store->put_many(records)) ASSERT_EQ(put.put, Put::stored);
   odd.push_back(odd.front());
   odd.push_back(test::key_of(7000));
-  EXPECT_EQ(store->remove(odd, test::soon()), 1500u) << "one comes twice, and one is not there";
+  EXPECT_EQ(store->remove(odd, test::soon()), 800u) << "one comes twice, and one is not there";
   EXPECT_EQ(store->remove(odd, test::soon()), 0u);
   EXPECT_EQ(store->remove({}, test::soon()), 0u);
   std::uint64_t even = 0;
   store->list([&](const Entry& entry) { even += std::find(odd.begin(), odd.end(), entry.key) == odd.end(); });
-  EXPECT_EQ(even, 1500u);
-  EXPECT_EQ(store->stats().entries, 1500u);
+  EXPECT_EQ(even, 800u);
+  EXPECT_EQ(store->stats().entries, 800u);
   EXPECT_TRUE(store->verify().damaged.empty());
   EXPECT_THROW(open_read_only()->remove(odd, test::soon()), Error);
 }
