@@ -157,6 +157,13 @@ TEST(Advice, HostCallsSayWhyTheirFunctionIsHostCode) {
       << "default_device alone would not help: " << hints[0];
 }
 
+TEST(Advice, DeviceFunctionsOfTheRuntimeAreNoHostCode) {
+  const auto hints = advice("x.cu(2): error: identifier \"cudaGridDependencySynchronize\" is undefined\n");
+  ASSERT_EQ(hints.size(), 1u) << joined(hints);
+  EXPECT_NE(hints[0].find("preinclude = [\"cuda_device_runtime_api.h\"]"), std::string::npos) << hints[0];
+  EXPECT_EQ(hints[0].find("host code"), std::string::npos) << hints[0];
+}
+
 TEST(Advice, AnUnmarkedFunctionIsNamed) {
   const auto hints = advice(std::string(".k1/util.h(14): error: ") + kSaysHostFunction +
                             "  int f(int a){return a+1;}\n      ^\n");

@@ -42,6 +42,10 @@ std::optional<std::string> host_call(const Diagnostic& error, const AdviceCase& 
   if (in.has_option("--minimal") &&
       (name->ends_with("_t") || name->starts_with("cudaSuccess") || name->starts_with("cudaError")))
     return std::nullopt;
+  if (*name == "cudaGridDependencySynchronize" || *name == "cudaTriggerProgrammaticLaunchCompletion")
+    return named(*name, error) +
+           " is a device function of a header that NVRTC does not include by itself: preinclude = "
+           "[\"cuda_device_runtime_api.h\"] in [compile] includes it";
   return named(*name, error) +
          " is host code, and NVRTC compiles device code only: move functions that allocate, launch or print "
          "on the host into another file; when they are in a header, replace = { \"HEADER\" = \"stub.h\" } in "

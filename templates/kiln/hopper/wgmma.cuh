@@ -111,45 +111,45 @@ __device__ __forceinline__ void wgmma_results(f32 (&d)[REGISTERS]) {
 #define KILN_D29 KILN_D28, KILN_D(116)
 #define KILN_D30 KILN_D29, KILN_D(120)
 #define KILN_D31 KILN_D30, KILN_D(124)
-#define KILN_WGMMA(LAST, COLUMNS, A, B, P)                                                             \
-  if constexpr (N == COLUMNS)                                                                          \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %" P ", 0; wgmma.mma_async.sync.aligned.m64n" #COLUMNS \
-                 KILN_KIND " {" KILN_R##LAST "}, %" A ", %" B ", p, 1, 1" KILN_TAIL "; }"               \
-                 : KILN_D##LAST                                                                        \
+#define KILN_WGMMA(LAST, COLUMNS, A, B, P, KIND, TAIL)                                                   \
+  if constexpr (N == COLUMNS)                                                                            \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %" P ", 0; wgmma.mma_async.sync.aligned.m64n" #COLUMNS  \
+                 KIND " {" KILN_R##LAST "}, %" A ", %" B ", p, 1, 1" TAIL "; }"                          \
+                 : KILN_D##LAST                                                                          \
                  : "l"(a), "l"(b), "r"(static_cast<int>(add)));
-#define KILN_WGMMA_ALL \
-  KILN_WGMMA(0, 8, "4", "5", "6") \
-  KILN_WGMMA(1, 16, "8", "9", "10") \
-  KILN_WGMMA(2, 24, "12", "13", "14") \
-  KILN_WGMMA(3, 32, "16", "17", "18") \
-  KILN_WGMMA(4, 40, "20", "21", "22") \
-  KILN_WGMMA(5, 48, "24", "25", "26") \
-  KILN_WGMMA(6, 56, "28", "29", "30") \
-  KILN_WGMMA(7, 64, "32", "33", "34") \
-  KILN_WGMMA(8, 72, "36", "37", "38") \
-  KILN_WGMMA(9, 80, "40", "41", "42") \
-  KILN_WGMMA(10, 88, "44", "45", "46") \
-  KILN_WGMMA(11, 96, "48", "49", "50") \
-  KILN_WGMMA(12, 104, "52", "53", "54") \
-  KILN_WGMMA(13, 112, "56", "57", "58") \
-  KILN_WGMMA(14, 120, "60", "61", "62") \
-  KILN_WGMMA(15, 128, "64", "65", "66") \
-  KILN_WGMMA(16, 136, "68", "69", "70") \
-  KILN_WGMMA(17, 144, "72", "73", "74") \
-  KILN_WGMMA(18, 152, "76", "77", "78") \
-  KILN_WGMMA(19, 160, "80", "81", "82") \
-  KILN_WGMMA(20, 168, "84", "85", "86") \
-  KILN_WGMMA(21, 176, "88", "89", "90") \
-  KILN_WGMMA(22, 184, "92", "93", "94") \
-  KILN_WGMMA(23, 192, "96", "97", "98") \
-  KILN_WGMMA(24, 200, "100", "101", "102") \
-  KILN_WGMMA(25, 208, "104", "105", "106") \
-  KILN_WGMMA(26, 216, "108", "109", "110") \
-  KILN_WGMMA(27, 224, "112", "113", "114") \
-  KILN_WGMMA(28, 232, "116", "117", "118") \
-  KILN_WGMMA(29, 240, "120", "121", "122") \
-  KILN_WGMMA(30, 248, "124", "125", "126") \
-  KILN_WGMMA(31, 256, "128", "129", "130")
+#define KILN_WGMMA_ALL(KIND, TAIL)                                                                       \
+  KILN_WGMMA(0, 8, "4", "5", "6", KIND, TAIL)                                                            \
+  KILN_WGMMA(1, 16, "8", "9", "10", KIND, TAIL)                                                          \
+  KILN_WGMMA(2, 24, "12", "13", "14", KIND, TAIL)                                                        \
+  KILN_WGMMA(3, 32, "16", "17", "18", KIND, TAIL)                                                        \
+  KILN_WGMMA(4, 40, "20", "21", "22", KIND, TAIL)                                                        \
+  KILN_WGMMA(5, 48, "24", "25", "26", KIND, TAIL)                                                        \
+  KILN_WGMMA(6, 56, "28", "29", "30", KIND, TAIL)                                                        \
+  KILN_WGMMA(7, 64, "32", "33", "34", KIND, TAIL)                                                        \
+  KILN_WGMMA(8, 72, "36", "37", "38", KIND, TAIL)                                                        \
+  KILN_WGMMA(9, 80, "40", "41", "42", KIND, TAIL)                                                        \
+  KILN_WGMMA(10, 88, "44", "45", "46", KIND, TAIL)                                                       \
+  KILN_WGMMA(11, 96, "48", "49", "50", KIND, TAIL)                                                       \
+  KILN_WGMMA(12, 104, "52", "53", "54", KIND, TAIL)                                                      \
+  KILN_WGMMA(13, 112, "56", "57", "58", KIND, TAIL)                                                      \
+  KILN_WGMMA(14, 120, "60", "61", "62", KIND, TAIL)                                                      \
+  KILN_WGMMA(15, 128, "64", "65", "66", KIND, TAIL)                                                      \
+  KILN_WGMMA(16, 136, "68", "69", "70", KIND, TAIL)                                                      \
+  KILN_WGMMA(17, 144, "72", "73", "74", KIND, TAIL)                                                      \
+  KILN_WGMMA(18, 152, "76", "77", "78", KIND, TAIL)                                                      \
+  KILN_WGMMA(19, 160, "80", "81", "82", KIND, TAIL)                                                      \
+  KILN_WGMMA(20, 168, "84", "85", "86", KIND, TAIL)                                                      \
+  KILN_WGMMA(21, 176, "88", "89", "90", KIND, TAIL)                                                      \
+  KILN_WGMMA(22, 184, "92", "93", "94", KIND, TAIL)                                                      \
+  KILN_WGMMA(23, 192, "96", "97", "98", KIND, TAIL)                                                      \
+  KILN_WGMMA(24, 200, "100", "101", "102", KIND, TAIL)                                                   \
+  KILN_WGMMA(25, 208, "104", "105", "106", KIND, TAIL)                                                   \
+  KILN_WGMMA(26, 216, "108", "109", "110", KIND, TAIL)                                                   \
+  KILN_WGMMA(27, 224, "112", "113", "114", KIND, TAIL)                                                   \
+  KILN_WGMMA(28, 232, "116", "117", "118", KIND, TAIL)                                                   \
+  KILN_WGMMA(29, 240, "120", "121", "122", KIND, TAIL)                                                   \
+  KILN_WGMMA(30, 248, "124", "125", "126", KIND, TAIL)                                                   \
+  KILN_WGMMA(31, 256, "128", "129", "130", KIND, TAIL)
 // clang-format on
 
 // d = a b, or d += a b if `add`. T is f16, bf16 or e4m3, and K is 16 elements of 2 bytes or 32 of e4m3. Sums of e4m3 keep
@@ -159,21 +159,11 @@ __device__ __forceinline__ void wgmma(f32 (&d)[N / 2], u64 a, u64 b, bool add) {
   static_assert(N % 8 == 0 && N >= 8 && N <= 256, "N must be a multiple of 8 from 8 to 256");
   static_assert(same<T, f16> || same<T, bf16> || same<T, e4m3>, "T must be f16, bf16 or e4m3");
   if constexpr (same<T, bf16>) {
-#define KILN_KIND "k16.f32.bf16.bf16"
-#define KILN_TAIL ", 0, 0"
-    KILN_WGMMA_ALL
-#undef KILN_KIND
+    KILN_WGMMA_ALL("k16.f32.bf16.bf16", ", 0, 0")
   } else if constexpr (same<T, f16>) {
-#define KILN_KIND "k16.f32.f16.f16"
-    KILN_WGMMA_ALL
-#undef KILN_KIND
-#undef KILN_TAIL
+    KILN_WGMMA_ALL("k16.f32.f16.f16", ", 0, 0")
   } else {
-#define KILN_KIND "k32.f32.e4m3.e4m3"
-#define KILN_TAIL ""
-    KILN_WGMMA_ALL
-#undef KILN_KIND
-#undef KILN_TAIL
+    KILN_WGMMA_ALL("k32.f32.e4m3.e4m3", "")
   }
 }
 
