@@ -201,7 +201,7 @@ struct Manifest {
   /// Values that only `kiln run` has, for the work list that it makes. [work_list.run] declares them.
   std::vector<RuntimeValueSpec> run_values;
   Expression cost_read, cost_write, cost_flops;  ///< empty when the manifest has none
-  Expression cost_unit;  ///< the Dtype whose tensor cores make the flops; empty: none do
+  Expression cost_dtype;  ///< the Dtype whose tensor cores make the flops; empty: none do
   Limits limits;
   std::vector<PrewarmRow> prewarm;
   SlotLayout slots;

@@ -30,10 +30,10 @@ void read_cost(Draft& draft, const TableReader& root) {
   draft.out.cost_write = reader.expression("write", draft.run);
   draft.out.cost_flops = reader.expression("flops", draft.run);
   if (!reader.has("unit")) return;
-  const std::string unit = reader.need_line("unit");
-  if (!draft.resolve.is_dtype(unit))
-    reader.fail("unit", base::quote(unit) + " is no dtype and no dtype parameter");
-  draft.out.cost_unit = reader.expression("unit", draft.resolve);
+  const std::string dtype = reader.need_line("unit");
+  if (!draft.resolve.is_dtype(dtype))
+    reader.fail("unit", base::quote(dtype) + " is no dtype and no dtype parameter");
+  draft.out.cost_dtype = reader.expression("unit", draft.resolve);
 }
 
 void check_message(const Draft& draft, const TableReader& reader, const Requirement& requirement) {

@@ -26,7 +26,7 @@ class TensorMapReader {
     out_.l2 = expression_or_none("l2");
     out_.interleave = expression_or_none("interleave");
     read_fill();
-    read_place();
+    read_holder();
   }
 
  private:
@@ -119,7 +119,7 @@ class TensorMapReader {
     out_.fill_nan = fill == "nan";
   }
 
-  void read_place() {
+  void read_holder() {
     out_.offset = Expression::constant(0);
     if (reader_.has("offset") && !reader_.has("in"))
       reader_.fail("offset", "is the map's place in a struct, which `in` must name");

@@ -41,11 +41,11 @@ struct KernelDescription {
   /// The bytes of an argument of the call: the declared size, or the image's size of a struct without one.
   std::uint32_t bytes_of(std::size_t argument) const noexcept {
     if (const std::uint32_t declared = manifest.arguments[argument].type.size()) return declared;
-    std::size_t place = 0;  // the manifest's reader knows that the kernel gets it
-    while (recipe.passed[place].from != source::PassedArgument::From::call ||
-           recipe.passed[place].index != argument)
-      ++place;
-    return facts.arguments[place].size;
+    std::size_t position = 0;  // the manifest's reader knows that the kernel gets it
+    while (recipe.passed[position].from != source::PassedArgument::From::call ||
+           recipe.passed[position].index != argument)
+      ++position;
+    return facts.arguments[position].size;
   }
   [[noreturn]] void fail(Errc code, const std::string& what) const { throw Error(code, name + ": " + what); }
 };

@@ -17,8 +17,8 @@ std::uint64_t pointer_of(const void* data) {
   return address;
 }
 
-/// The place in the recipe of the manifest's map `index`, which the kernel gets.
-std::size_t place_of(const LaunchRecipe& recipe, std::size_t index) {
+/// The position in the recipe of the manifest's map `index`, which the kernel gets.
+std::size_t position_of(const LaunchRecipe& recipe, std::size_t index) {
   std::size_t i = 0;
   while (recipe.tensor_maps[i].index() != index) ++i;
   return i;
@@ -34,12 +34,12 @@ PassedArguments::PassedArguments(const KernelDescription& kernel, const toolchai
     if (maps[i].spec().in < 0) continue;
     const auto argument = static_cast<std::size_t>(maps[i].spec().in);
     const std::size_t bytes = kernel_.bytes_of(argument);
-    const std::int64_t place = maps[i].spec().offset.evaluate(kernel_.recipe.slots);
-    if (place < 0 || place % static_cast<std::int64_t>(kStructAlignment) != 0 ||
-        static_cast<std::uint64_t>(place) + source::kTensorMapBytes > bytes)
+    const std::int64_t offset = maps[i].spec().offset.evaluate(kernel_.recipe.slots);
+    if (offset < 0 || offset % static_cast<std::int64_t>(kStructAlignment) != 0 ||
+        static_cast<std::uint64_t>(offset) + source::kTensorMapBytes > bytes)
       kernel_.fail(Errc::requirement,
                    "tensor map '" + maps[i].spec().name + "': offset = " + maps[i].spec().offset.text() +
-                       " = " + std::to_string(place) +
+                       " = " + std::to_string(offset) +
                        " must be a multiple of 64 that leaves 128 bytes of the " + std::to_string(bytes) +
                        " of '" + kernel_.manifest.arguments[argument].name + "'");
     auto holder = std::find_if(structs_.begin(), structs_.end(),
@@ -49,13 +49,13 @@ PassedArguments::PassedArguments(const KernelDescription& kernel, const toolchai
       holder = std::prev(structs_.end());
       struct_bytes_ += bytes;
     }
-    holder->held.push_back({i, static_cast<std::size_t>(place)});
+    holder->held.push_back({i, static_cast<std::size_t>(offset)});
   }
   for (const PassedArgument& passed : kernel_.recipe.passed) {
     const auto copied = std::find_if(structs_.begin(), structs_.end(),
                                      [&](const Struct& s) { return s.argument == passed.index; });
     if (passed.from == PassedArgument::From::tensor_map)
-      sources_.push_back({Source::From::map, place_of(kernel_.recipe, passed.index)});
+      sources_.push_back({Source::From::map, position_of(kernel_.recipe, passed.index)});
     else if (copied != structs_.end())
       sources_.push_back({Source::From::copied_struct, copied->at});
     else
@@ -75,7 +75,7 @@ void PassedArguments::make_map(std::size_t i, PreparedLaunch& out) const {
     into.fill(0);
     return;
   }
-  std::array<std::uint64_t, 1 + TensorMapShape::places> key;
+  std::array<std::uint64_t, 1 + TensorMapShape::properties> key;
   key[0] = address;
   std::size_t words = 1;
   for (const TensorMapRecipe::Varying& property : map.varying())
@@ -95,7 +95,7 @@ void PassedArguments::copy_structs(PreparedLaunch& out) const {
     std::byte* const copy = out.structs.get() + s.at;
     std::memcpy(copy, out.parameters[s.argument], s.bytes);
     for (const Struct::Held& held : s.held)
-      std::memcpy(copy + held.place, out.maps[held.map].data(), source::kTensorMapBytes);
+      std::memcpy(copy + held.offset, out.maps[held.map].data(), source::kTensorMapBytes);
   }
 }
 

@@ -30,7 +30,7 @@ class PassedArguments {
   struct Struct {
     std::size_t argument, bytes, at;  ///< `at`: its place among the copies
     struct Held {
-      std::size_t map, place;
+      std::size_t map, offset;
     };
     std::vector<Held> held;
   };

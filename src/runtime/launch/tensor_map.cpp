@@ -72,17 +72,17 @@ TensorMapRecipe::TensorMapRecipe(const source::Manifest& manifest, std::size_t i
   take(Shape::interleave, spec_->interleave, fold);
 }
 
-void TensorMapRecipe::take(Shape::Place first, const std::vector<Expression>& from, std::size_t count,
+void TensorMapRecipe::take(Shape::Property first, const std::vector<Expression>& from, std::size_t count,
                            const Fold& fold) {
   for (std::size_t i = 0; i < count; ++i) take(first + i, from.empty() ? Expression() : from[i], fold);
 }
 
-void TensorMapRecipe::take(std::size_t place, const Expression& from, const Fold& fold) {
+void TensorMapRecipe::take(std::size_t property, const Expression& from, const Fold& fold) {
   Expression value = from.empty() ? Expression::constant(1) : fold(from);
   if (const auto constant = value.constant_value())
-    constants_.values[place] = *constant;
+    constants_.values[property] = *constant;
   else
-    varying_.push_back({place, std::move(value)});
+    varying_.push_back({property, std::move(value)});
 }
 
 const source::ArgumentSpec& TensorMapRecipe::array() const noexcept {
@@ -92,7 +92,7 @@ const source::ArgumentSpec& TensorMapRecipe::array() const noexcept {
 TensorMapShape TensorMapRecipe::shape(std::span<const std::uint64_t> values) const {
   TensorMapShape out = constants_;
   for (std::size_t i = 0; i < varying_.size(); ++i)
-    out.values[varying_[i].place] = static_cast<std::int64_t>(values[i]);
+    out.values[varying_[i].property] = static_cast<std::int64_t>(values[i]);
   return out;
 }
 

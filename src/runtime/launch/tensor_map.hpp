@@ -18,8 +18,8 @@ namespace kiln::runtime {
 /// The properties of one tensor map that are numbers.
 struct TensorMapShape {
   static constexpr std::size_t kRank = source::kMaxTensorMapRank;
-  /// Places in `values`. The first four properties have one for each dimension.
-  enum Place : std::size_t {
+  /// Positions in `values`. The first four properties have one for each dimension.
+  enum Property : std::size_t {
     dims = 0,
     strides = dims + kRank,  ///< of the dimensions after the first, in the manifest's unit
     box = strides + kRank,
@@ -27,9 +27,9 @@ struct TensorMapShape {
     swizzle = element_strides + kRank,
     l2,
     interleave,
-    places
+    properties
   };
-  std::array<std::int64_t, places> values{};
+  std::array<std::int64_t, properties> values{};
 };
 
 /// CUtensorMap, as the driver wants it.
@@ -43,7 +43,7 @@ class TensorMapRecipe {
   using Fold = std::function<source::Expression(const source::Expression&)>;
   /// A property that depends on the call.
   struct Varying {
-    std::size_t place;  ///< in TensorMapShape::values
+    std::size_t property;  ///< its position in TensorMapShape::values
     source::Expression value;
     int slot = value.only_slot().value_or(-1);  ///< the slot that `value` is; -1 when it has more than that
     std::int64_t of(std::span<const std::int64_t> slots) const {
@@ -56,7 +56,7 @@ class TensorMapRecipe {
                   const Fold& fold);
 
   const source::TensorMapSpec& spec() const noexcept { return *spec_; }
-  /// The place of the map in the manifest.
+  /// The position of the map in the manifest.
   std::size_t index() const noexcept { return index_; }
   /// The argument that points to the array.
   const source::ArgumentSpec& array() const noexcept;
@@ -70,10 +70,10 @@ class TensorMapRecipe {
                           const std::string& doing) const;
 
  private:
-  void take(TensorMapShape::Place first, const std::vector<source::Expression>& from, std::size_t count,
+  void take(TensorMapShape::Property first, const std::vector<source::Expression>& from, std::size_t count,
             const Fold& fold);
   /// Takes one property, which is 1 when the expression is empty.
-  void take(std::size_t place, const source::Expression& from, const Fold& fold);
+  void take(std::size_t property, const source::Expression& from, const Fold& fold);
   std::string problem_of_dimension(const TensorMapShape& shape, std::size_t i) const;
   std::string problem_of_modes(const TensorMapShape& shape) const;
   std::int64_t byte_stride(const TensorMapShape& shape, std::size_t i) const;

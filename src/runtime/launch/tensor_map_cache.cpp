@@ -13,7 +13,7 @@ TensorMapCache::TensorMapCache(std::size_t key_words) : key_words_(key_words) {}
 TensorMapCache::~TensorMapCache() = default;
 
 /// Writes the entry into a free way, or over another one. REQUIRES: `writing_` is held.
-bool TensorMapCache::place(Table& table, std::span<const std::uint64_t> key, const std::uint64_t* map,
+bool TensorMapCache::write(Table& table, std::span<const std::uint64_t> key, const std::uint64_t* map,
                            bool may_replace) noexcept {
   const std::size_t first = table.first_way(hash_of(key));
   std::size_t way = 0;
@@ -39,7 +39,7 @@ TensorMapCache::Table& TensorMapCache::grown(const Table& from) {
     const std::atomic<std::uint64_t>* const entry = from.entry(i);
     if (entry->load(std::memory_order_relaxed) == 0) continue;
     for (std::size_t w = 0; w < from.entry_words; ++w) words[w] = entry[w].load(std::memory_order_relaxed);
-    place(*larger, {words.data() + kKeyAt, key_words_}, words.data() + kMapAt, true);
+    write(*larger, {words.data() + kKeyAt, key_words_}, words.data() + kMapAt, true);
   }
   tables_.push_back(std::move(larger));
   return *tables_.back();
@@ -51,7 +51,7 @@ void TensorMapCache::put(std::span<const std::uint64_t> key, const EncodedTensor
   if (find(key, there.data())) return;  // another thread was first
   if (tables_.empty()) tables_.push_back(std::make_unique<Table>(kFirstEntries, kKeyAt + key_words_));
   Table* table = tables_.back().get();
-  while (!place(*table, key, map.words.data(), table->entries >= kMostEntries)) table = &grown(*table);
+  while (!write(*table, key, map.words.data(), table->entries >= kMostEntries)) table = &grown(*table);
   current_.store(table, std::memory_order_release);
 } catch (...) {  // no memory: the map is made again for the next launch
 }

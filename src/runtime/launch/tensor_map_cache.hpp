@@ -34,7 +34,7 @@ class TensorMapCache {
   static constexpr std::size_t kMapAt = 1, kKeyAt = 1 + kMapWords;  // in an entry
   struct Table;
   static std::uint64_t hash_of(std::span<const std::uint64_t> key) noexcept;
-  bool place(Table& table, std::span<const std::uint64_t> key, const std::uint64_t* map,
+  bool write(Table& table, std::span<const std::uint64_t> key, const std::uint64_t* map,
              bool may_replace) noexcept;
   Table& grown(const Table& from);
 

@@ -104,7 +104,7 @@ void Uses::expressions_of(const source::Manifest& m) {
       for (const auto& [name, value] : *values) reads(m, value);
   }
   for (const source::RuntimeValueSpec& value : m.run_values) reads(m, value.value);
-  for (const auto* cost : {&m.cost_read, &m.cost_write, &m.cost_flops, &m.cost_unit}) reads(m, *cost);
+  for (const auto* cost : {&m.cost_read, &m.cost_write, &m.cost_flops, &m.cost_dtype}) reads(m, *cost);
 }
 
 void Uses::text(const std::string& cpp) {

@@ -154,8 +154,8 @@ BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64
   sets.clear();
 
   out.stream_us = stream_us(run, timer, out, cold_bytes(run));
-  if (!manifest.cost_unit.empty() && out.flops > 0) {
-    const auto unit = static_cast<Dtype>(manifest.cost_unit.evaluate(run.values().slots()));
+  if (!manifest.cost_dtype.empty() && out.flops > 0) {
+    const auto unit = static_cast<Dtype>(manifest.cost_dtype.evaluate(run.values().slots()));
     out.unit = to_string(unit);
     out.peak = tensor_peak(run, timer, unit, out.replays);
   }
