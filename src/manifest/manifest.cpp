@@ -144,6 +144,17 @@ std::uint32_t passed_size(const Manifest& manifest, PassedArgument passed) noexc
                                                    : kTensorMapBytes;
 }
 
+std::string passed_text(const Manifest& manifest) {
+  std::string out;
+  bool as_called = manifest.passed.size() == manifest.arguments.size();
+  for (std::size_t i = 0; i < manifest.passed.size(); ++i) {
+    const PassedArgument& passed = manifest.passed[i];
+    as_called = as_called && passed.from == PassedArgument::From::call && passed.index == i;
+    out += (i ? ", " : "") + passed_name(manifest, passed);
+  }
+  return as_called ? "" : out;
+}
+
 std::string element_text(const TensorMapSpec& map) {
   constexpr std::string_view changed[] = {"f32", "f32_flushed", "tf32", "tf32_flushed"};
   const auto ordinal = map.element.constant_value();

@@ -49,6 +49,12 @@ PassedArguments::PassedArguments(const KernelDescription& kernel, const toolchai
       holder = std::prev(structs_.end());
       struct_bytes_ += bytes;
     }
+    for (const Struct::Held& other : holder->held)
+      if (static_cast<std::size_t>(offset) < other.offset + source::kTensorMapBytes &&
+          other.offset < static_cast<std::size_t>(offset) + source::kTensorMapBytes)
+        kernel_.fail(Errc::requirement, "tensor maps '" + maps[other.map].spec().name + "' and '" +
+                                            maps[i].spec().name + "' overlap in '" +
+                                            kernel_.manifest.arguments[argument].name + "'");
     holder->held.push_back({i, static_cast<std::size_t>(offset)});
   }
   for (const PassedArgument& passed : kernel_.recipe.passed) {

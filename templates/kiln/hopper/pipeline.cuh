@@ -35,7 +35,8 @@ struct Ring {
   }
   // For threads that read: waits until the stage is full.
   __device__ __forceinline__ void wait(const RingPlace& at) { full[at.stage].wait(at.parity); }
-  // For one lane of each warp that read: the warp has read the stage.
+  // For one lane of each warp that read: the warp has read the stage. It tells this block alone. A loader that fills the
+  // stages of several blocks (tma_load_to) needs a release at its own block from the warps of each.
   __device__ __forceinline__ void release(int stage) { empty[stage].arrive(); }
 };
 

@@ -72,6 +72,7 @@ __device__ __forceinline__ void tma_store_commit() {
 }
 
 // Waits until all but the last PENDING groups of this thread have read shared memory, which may then be written again.
+// A thread that stored calls it with 0 before it ends, because shared memory ends with its block.
 template <int PENDING>
 __device__ __forceinline__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");

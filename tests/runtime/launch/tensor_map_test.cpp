@@ -281,6 +281,23 @@ TEST_F(TensorMaps, AStructWithoutRoomIsRefusedWhenTheKernelIsLoaded) {
                [&] { service.open("tight").get(); });
 }
 
+TEST_F(TensorMaps, MapsOfAStructMustNotOverlap) {
+  Service service(options());
+  const std::string map = "of = \"a\"\ndims = [64]\nbox = [64]\nin = \"params\"\noffset = 64\n";
+  service.add_template(
+      "format = 1\n[template]\nname = \"twice\"\nsource = \"twice.cu\"\ninstantiate = \"f<{N}>\"\n"
+      "[param.N]\nkind = \"int\"\nrange = [1, 100]\ndefault = 1\n" +
+          argument_toml("a", "ptr<bf16>") + argument_toml("params", "struct") +
+          "[[tensormap]]\nname = \"one\"\n" + map + "[[tensormap]]\nname = \"two\"\n" + map +
+          "[launch]\ngrid = [1]\nblock = [32]\n",
+      "struct alignas(64) P { unsigned char bytes[256]; };\n"
+      "template <int N> __global__ void f(const void* a, const __grid_constant__ P p) { if (!a && "
+      "p.bytes[3]) "
+      "__trap(); }\n");
+  expect_error(Errc::requirement, {"tensor maps 'one' and 'two' overlap in 'params'"},
+               [&] { service.open("twice").get(); });
+}
+
 TEST_F(TensorMaps, TheKernelsArgumentsAreCompared) {
   Service service(options());
   service.add_template(

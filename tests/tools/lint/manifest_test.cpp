@@ -123,6 +123,19 @@ TEST(LintManifest, NotesAnExportThatNothingReads) {
   EXPECT_EQ(found(lint(with + kLaunch + "smem = \"BYTES\"\n"), "unused-export"), "nothing");
 }
 
+TEST(LintManifest, WarnsOfATensorMapThatNoKernelGets) {
+  const std::string map =
+      "[[arg]]\nname = \"x\"\ntype = \"ptr<f32>\"\n"
+      "[[tensormap]]\nname = \"m\"\nof = \"x\"\ndims = [64]\nbox = [64]\n";
+  EXPECT_EQ(found(lint(kHead + map + kLaunch), "unused-tensormap"), "nothing");
+  std::string left_out = kHead + map + kLaunch;
+  const std::string at = "[template]\n";
+  left_out.insert(left_out.find(at) + at.size(), "arguments = [\"x\"]\n");
+  EXPECT_NE(found(lint(left_out), "unused-tensormap", "'m'").find("warning"), std::string::npos);
+  const std::string on_one_arch = left_out + "[arch.sm_90a]\narguments = [\"m\"]\n";
+  EXPECT_EQ(found(lint(on_one_arch), "unused-tensormap"), "nothing");
+}
+
 TEST(LintManifest, WarnsOfAShapeInAMacroAndNotOfATypeInOne) {
   const std::string define = "[compile]\ndefine = { N = \"{P}\", TYPE = \"{T}\" }\n";
   const LintFindings all = lint(kHead + kP + define + kLaunch);

@@ -69,8 +69,31 @@ class Lint {
                 "', but each export makes the compile longer: remove it unless 'kiln show' or an engine "
                 "needs "
                 "it");
+    unused_tensor_maps();
     unused_runtime(manifest_);
     for (const auto& entry : manifest_.entries) unused_runtime(*entry);
+  }
+  /// A map that no arch passes, of this entry point or another.
+  void unused_tensor_maps() {
+    std::vector<const Manifest*> all{&manifest_};
+    for (const auto& [arch, variant] : manifest_.variants) all.push_back(variant.get());
+    std::set<std::string> passed, declared;
+    for (const Manifest* of : all) {
+      std::vector<const Manifest*> entries{of};
+      for (const auto& entry : of->entries) entries.push_back(entry.get());
+      for (const Manifest* m : entries) {
+        for (const source::PassedArgument& one : m->passed) passed.insert(passed_name(*m, one));
+        for (const source::TensorMapSpec& map : m->tensor_maps) {
+          declared.insert(map.name);
+          if (map.in >= 0 && passed.contains(m->arguments[static_cast<std::size_t>(map.in)].name))
+            passed.insert(map.name);
+        }
+      }
+    }
+    for (const std::string& name : declared)
+      if (!passed.contains(name))
+        add("unused-tensormap", Severity::warning, lines_.of({"tensormap"}),
+            "no kernel gets tensor map '" + name + "': name it in arguments of [template], or remove it");
   }
   void unused_runtime(const Manifest& m) {
     for (const source::RuntimeValueSpec& value : m.runtime)

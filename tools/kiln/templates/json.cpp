@@ -102,14 +102,19 @@ Json spec_json(const source::TensorMapSpec& map, const Manifest& manifest) {
           {"doc", map.doc}};
 }
 
+Json passed_json(const Manifest& manifest) {
+  Json out = Json::array();
+  for (const auto& passed : manifest.passed) out.push_back(passed_name(manifest, passed));
+  return out;
+}
+
 /// Adds how one entry point is called.
 void add_call(Json& out, const Manifest& manifest) {
   out["arguments"] = Json::array();
   for (const auto& a : manifest.arguments) out["arguments"].push_back(spec_json(a, manifest));
   out["tensor_maps"] = Json::array();
   for (const auto& map : manifest.tensor_maps) out["tensor_maps"].push_back(spec_json(map, manifest));
-  out["kernel_arguments"] = Json::array();
-  for (const auto& passed : manifest.passed) out["kernel_arguments"].push_back(passed_name(manifest, passed));
+  out["kernel_arguments"] = passed_json(manifest);
   out["runtime"] = Json::array();
   for (const auto& r : manifest.runtime)
     out["runtime"].push_back({{"name", r.name}, {"value", text_or_null(r.value)}, {"doc", r.doc}});
@@ -169,6 +174,7 @@ Json json_of(const source::Template& origin) {
     out["overrides"].push_back({{"arch", arch.name()},
                                 {"source", variant->kernel.source},
                                 {"instantiate", variant->kernel.instantiate},
+                                {"kernel_arguments", passed_json(*variant)},
                                 {"launch", spec_json(variant->kernel.launch)}});
   }
   out["tolerance"] = Json::object();

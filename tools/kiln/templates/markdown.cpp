@@ -112,6 +112,11 @@ std::string tensor_maps(const Manifest& manifest) {
   return "\n" + table.text();
 }
 
+std::string passed(const Manifest& manifest) {
+  const std::string text = passed_text(manifest);
+  return text.empty() ? text : "- The kernel gets " + code(text) + ".\n";
+}
+
 std::string work_list(const Manifest& manifest) {
   if (!manifest.work_list) return {};
   const source::WorkListSpec& p = *manifest.work_list;
@@ -193,7 +198,12 @@ std::string overrides(const Manifest& manifest) {
   std::string out;
   for (const auto& [arch, variant] : manifest.variants)
     out += "- On " + arch.name() + ": " + code(variant->kernel.instantiate) + " of " +
-           code(variant->kernel.source) + ".\n";
+           code(variant->kernel.source) +
+           (passed_text(*variant) == passed_text(manifest)
+                ? ""
+                : ", which gets " + (passed_text(*variant).empty() ? "the arguments of the call"
+                                                                   : code(passed_text(*variant)))) +
+           ".\n";
   return out;
 }
 
@@ -224,7 +234,7 @@ std::string markdown_section(const source::Template& origin) {
   out += "\nRuns on " + supported_archs(m) + ". Name expression: " + code(m.kernel.instantiate) + '.';
   if (!m.fallback.empty()) out += " Falls back to " + code(m.fallback) + '.';
   out += '\n' + example(m) + parameters(m) + derives(m) + arguments(m) + tensor_maps(m) + constraints(m) +
-         '\n' + launch(m.kernel.launch) + work_list(m) + overrides(m) + cost(m) + tolerance(m) +
+         '\n' + launch(m.kernel.launch) + passed(m) + work_list(m) + overrides(m) + cost(m) + tolerance(m) +
          limits(m.limits) + shipped(m) + operators(m);
   for (const auto& entry : m.entries) {
     out += "\n### " + m.name + ", kernel " + entry->entry +

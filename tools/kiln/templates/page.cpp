@@ -108,9 +108,19 @@ void print_tensor_maps(const Manifest& manifest) {
   const std::size_t indent = indent_of(names);
   for (const auto& map : manifest.tensor_maps)
     print_item(map.name, {source::summary(map, manifest), map.doc}, indent);
-  std::vector<std::string> passed;
-  for (const auto& one : manifest.passed) passed.push_back(passed_name(manifest, one));
-  print_definition("kernel gets", base::join(passed, ", "), 13);
+}
+
+/// The kernel's arguments, where a call has others.
+void print_passed(const Manifest& manifest) {
+  std::vector<std::pair<std::string, std::string>> lists{{"kernel", passed_text(manifest)}};
+  for (const auto& [arch, variant] : manifest.variants)
+    if (std::string text = passed_text(*variant); text != lists.front().second)
+      lists.emplace_back(arch.name(), text.empty() ? "the arguments of the call" : std::move(text));
+  if (lists.front().second.empty()) lists.erase(lists.begin());
+  if (lists.empty()) return;
+  print("\n");
+  print_heading("The kernel gets");
+  for (const auto& [of, text] : lists) print_definition(of, text, 11);
 }
 
 void print_work_list(const Manifest& manifest) {
@@ -227,6 +237,7 @@ void print_page(const source::Template& origin) {
   }
   print_arguments(manifest);
   print_tensor_maps(manifest);
+  print_passed(manifest);
   print_requirements(manifest);
   print_launch(manifest.kernel.launch);
   print_work_list(manifest);
@@ -235,6 +246,7 @@ void print_page(const source::Template& origin) {
     print_definition("kernel", entry->kernel.instantiate, 13);
     print_arguments(*entry);
     print_tensor_maps(*entry);
+    print_passed(*entry);
     print_requirements(*entry);
     print_launch(entry->kernel.launch);
   }
