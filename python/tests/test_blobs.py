@@ -226,3 +226,75 @@ def test_a_queued_blob_is_found_at_once_and_stored_by_a_flush(service):
     with blobs.lease("other", wait=5) as lease:
         assert lease.held and lease.put(b"made") == "queued"
     assert kiln.Blobs(service, "behind", "v1").get("other") == b"made"
+
+
+# Takes the leases of argv, each within the one before, and makes what is not found.
+NESTED_LEASES = """
+import json, kiln, sys
+directory, wait, *names = sys.argv[1:]
+service = kiln.Service(cache_dir=directory, hermetic=True)
+spaces = {name.split("/")[0]: None for name in names}
+spaces = {space: kiln.Blobs(service, space) for space in spaces}
+ends = []
+
+def make(names):
+    space, key = names[0].split("/")
+    with spaces[space].lease(key, float(wait)) as lease:
+        ends.append("found" if lease.data is not None else "held" if lease.held else "alone")
+        if len(ends) == 1:
+            print("ready", flush=True)
+            sys.stdin.readline()
+        if names[1:]:
+            make(names[1:])
+        if lease.data is None:
+            lease.put(names[0].encode())
+
+make(names)
+timeouts = sum(blobs.counts()["wait_timeouts"] for blobs in spaces.values())
+print(json.dumps({"ends": ends, "timeouts": timeouts}))
+"""
+
+
+def start_nested(directory, wait, *names):
+    """Starts such a process, and returns once it has its first lease."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", NESTED_LEASES, str(directory), str(wait), *names],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_who_waits_for_a_maker_that_never_puts_makes_the_blob(service, tmp_path):
+    blobs = kiln.Blobs(service, "s")
+    process = start_nested(tmp_path / "cache", 60, "s/k")
+    with blobs.lease("k", wait=0.1) as lease:
+        assert lease.data is None and not lease.held
+        assert lease.put(b"s/k") == "stored"
+    assert (blobs.counts()["waits"], blobs.counts()["wait_timeouts"]) == (1, 1)
+    assert blobs.lease("k", wait=-1).data == b"s/k", "a blob that is there needs no lease"
+    out, _ = process.communicate("\n", timeout=300)
+    assert json.loads(out)["ends"] == ["held"]
+    assert blobs.get("k") == b"s/k"
+
+
+def test_nested_leases_in_opposite_order_end(service, tmp_path):
+    """A graph's lease is held while its kernels' leases are taken, in its space and in another one."""
+    names = ["graphs/g", "graphs/k", "kernels/k"]
+    one = start_nested(tmp_path / "cache", 1, *names)
+    two = start_nested(tmp_path / "cache", 1, *reversed(names))
+    for process in one, two:  # each has a lease that the other one asks for last
+        process.stdin.write("\n")
+        process.stdin.flush()
+    ended = [json.loads(process.communicate(timeout=300)[0]) for process in (one, two)]
+    assert [process.returncode for process in (one, two)] == [0, 0]
+    assert [end["ends"][0] for end in ended] == ["held", "held"]
+    assert all(end["timeouts"] == end["ends"].count("alone") for end in ended)
+    assert sum(end["timeouts"] for end in ended) >= 1, "one of them had to make a blob without its lease"
+    for name in names:
+        space, key = name.split("/")
+        assert kiln.Blobs(service, space).get(key) == name.encode()
+        with kiln.Blobs(service, space).lease("free", wait=-1) as lease:
+            assert lease.held
