@@ -9,7 +9,7 @@ import time
 
 import kiln
 import pytest
-from kiln.caches import _files
+from kiln.caches import _files, _settings
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_damaged_and_hostile_files_are_none():
 def test_a_private_directory_is_its_process_own(tmp_path, monkeypatch):
     program = """
 import os, sys
-from kiln.caches import _files
+from kiln.caches import _files, _settings
 place = _files.PrivateDirectory("kiln-test-")
 first = place.write("k", {"a": b"1"})["a"]
 read, write = os.pipe()
@@ -226,6 +226,20 @@ def test_a_queued_blob_is_found_at_once_and_stored_by_a_flush(service):
     with blobs.lease("other", wait=5) as lease:
         assert lease.held and lease.put(b"made") == "queued"
     assert kiln.Blobs(service, "behind", "v1").get("other") == b"made"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 120.0), ("0", 0.0), ("2.5", 2.5), ("inf", threading.TIMEOUT_MAX)])
+def test_the_wait_of_the_caches_is_one_that_a_timer_takes(text, seconds, monkeypatch):
+    monkeypatch.setenv("KILN_CACHES_WAIT", text)
+    assert _settings.wait() == seconds
+    assert threading.Lock().acquire(timeout=_settings.wait())
+
+
+@pytest.mark.parametrize("text", ["-1", "-inf", "nan", "soon"])
+def test_a_wait_that_is_negative_or_no_number_is_refused(text, monkeypatch):
+    monkeypatch.setenv("KILN_CACHES_WAIT", text)
+    with pytest.raises(ValueError, match=f"KILN_CACHES_WAIT = '{text}': expected a number of seconds, 0 or more"):
+        _settings.wait()
 
 
 # Takes the leases of argv, each within the one before, and makes what is not found.

@@ -26,16 +26,17 @@ START = pathlib.Path(__file__).parent / "start"  # the folder of a sitecustomize
 def wait() -> float:
     """KILN_CACHES_WAIT: how many seconds a process waits for another one that makes the same entry. 120 unless set.
 
-    After that it makes the entry for itself, so a producer that never finishes delays others once.
+    After that it makes the entry for itself, so a producer that never finishes delays others once. The result is at
+    most threading.TIMEOUT_MAX, the limit of timers; "inf" is this limit.
     """
     text = os.environ.get("KILN_CACHES_WAIT", "")
     try:
         value = float(text) if text else 120.0
-        if value != value:
+        if not value >= 0:  # also nan
             raise ValueError(text)
-        return value
+        return min(value, threading.TIMEOUT_MAX)
     except ValueError:
-        raise ValueError(f"KILN_CACHES_WAIT = {text!r}: expected a number of seconds") from None
+        raise ValueError(f"KILN_CACHES_WAIT = {text!r}: expected a number of seconds, 0 or more") from None
 
 
 def machine() -> str:

@@ -109,10 +109,11 @@ void probe_wait(Findings& out) {
   const std::string text(base::environment("KILN_CACHES_WAIT"));
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (text.empty() || (error == std::errc{} && end == text.data() + text.size() && !std::isnan(seconds)))
-    return;
+  const bool is_number = error == std::errc{} && end == text.data() + text.size() && !std::isnan(seconds);
+  if (text.empty() || (is_number && seconds >= 0)) return;
   out.push_back({kName, Status::warning,
-                 set_to("KILN_CACHES_WAIT") + " is no number of seconds, so every compile of Triton fails",
+                 set_to("KILN_CACHES_WAIT") + (is_number ? " is negative" : " is no number of seconds") +
+                     ", so every compile of Triton fails",
                  "set it to a number of seconds, or unset it: then it is 120"});
 }
 
