@@ -114,9 +114,9 @@ print(subprocess.run([sys.executable, "-c", worker], env=python_subprocess_env()
 def test_a_child_of_multiprocessing_stores_its_queue_and_reports(tmp_path):
     """Compile workers of torch are such children: they end by os._exit()."""
     program = """
-import multiprocessing, os
+import multiprocessing
+from kiln.caches import _settings
 def work(number):
-    from kiln.caches import _settings
     _settings.blobs("s", "v").put(f"k{number}", b"x")
 fork = multiprocessing.get_context("fork")
 for number in range(2):
@@ -125,6 +125,7 @@ for number in range(2):
     child.join()
     assert child.exitcode == 0
 work(2)
+_settings.blobs("s", "v").flush()
 child = fork.Process(target=work, args=(3,))
 child.start()
 child.join()
@@ -136,3 +137,31 @@ child.join()
     assert [space["puts"] for found in spaces for space in found] == [1, 1, 1, 1]
     with kiln.Service(cache_dir=tmp_path / "cache", hermetic=True) as service:
         assert sorted(item["key"] for item in kiln.Blobs(service, "s").list()) == ["k0", "k1", "k2", "k3"]
+
+
+def test_children_of_a_pool_report_no_counts_of_their_parent(tmp_path):
+    program = """
+import multiprocessing
+from kiln.caches import _settings
+blobs = _settings.blobs("s", "v")
+blobs.put("k", b"x")
+for _ in range(10):
+    assert blobs.get("k") == b"x"
+blobs.flush()
+def quiet(number):
+    return blobs.counts()["hits"]
+def asking(number):
+    assert blobs.get("k") == b"x"
+    return blobs.counts()["hits"]
+fork = multiprocessing.get_context("fork")
+for work, hits in (quiet, 0), (asking, 1):
+    with fork.Pool(1) as pool:
+        assert pool.map(work, [0]) == [hits]
+        pool.close()
+        pool.join()
+"""
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    run(program, tmp_path, KILN_CACHES_REPORT=str(reports))
+    spaces = [json.loads(path.read_text())["spaces"] for path in reports.glob("*.json")]
+    assert sorted((space["hits"], space["puts"]) for found in spaces for space in found) == [(0, 0), (1, 0), (10, 1)]

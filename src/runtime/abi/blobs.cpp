@@ -49,8 +49,9 @@ std::string hex_of(std::string_view bytes) {
 
 nlohmann::json json_of(const BlobSpace& space) {
   nlohmann::json out{{"space", space.space()}, {"compatibility", space.compatibility()}};
-  for (const BlobCounter& counter : blob_counters())
-    out[counter.name] = (space.counts().*counter.count).load();
+  const SpaceState::Values counts = space.own_counts();
+  std::size_t i = 0;
+  for (const BlobCounter& counter : blob_counters()) out[counter.name] = counts[i++];
   return out;
 }
 

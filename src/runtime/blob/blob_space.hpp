@@ -117,6 +117,8 @@ class BlobSpace {
   const std::string& space() const noexcept { return options_.space; }
   const std::string& compatibility() const noexcept { return options_.compatibility; }
   const BlobCounts& counts() const noexcept;
+  /// As SpaceState::own_counts().
+  SpaceState::Values own_counts() const { return shared_->own_counts(); }
 
  private:
   enum class From { caller, tier };

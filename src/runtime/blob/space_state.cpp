@@ -133,11 +133,20 @@ SpaceState::Values SpaceState::values() const noexcept {
   return out;
 }
 
+SpaceState::Values SpaceState::own_counts() {
+  Own& own = own_.get();
+  const std::lock_guard lock(own.mutex);
+  if (base::process_generation() != generation_ && !own.counting) return {};
+  Values out = values();
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] -= own.inherited[i];
+  return out;
+}
+
 void SpaceState::begin_call(Stores& stores) noexcept {
   if (base::process_generation() != generation_) {
     Own& own = own_.get();
     const std::lock_guard lock(own.mutex);
-    if (!std::exchange(own.counting, true)) own.saved = values();  // the parent saves these
+    if (!std::exchange(own.counting, true)) own.saved = own.inherited = values();  // the parent saves these
   }
   const auto now = base::Clock::now();
   auto due = due_.load(std::memory_order_relaxed);

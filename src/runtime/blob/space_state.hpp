@@ -48,6 +48,10 @@ class SpaceState {
   /// Notes the digest of a blob that this process has read or stored.
   void use(const std::string& key, const Digest& content);
   std::map<std::string, Digest> used();
+  /// In the order of blob_counters().
+  using Values = std::array<std::uint64_t, cache::kTallyValues>;
+  /// The counts of this process alone. A forked child begins at zero.
+  Values own_counts();
   /// True when this thread has the lease of the blob.
   bool is_mine(const Key& blob);
 
@@ -59,17 +63,17 @@ class SpaceState {
   /// Adds the counts of this process that are not saved yet to the space's tally in the writable store.
   void save(Stores& stores) noexcept;
 
-  BlobCounts counts;
+  BlobCounts counts;  ///< a forked child goes on from the counts of its parent
 
  private:
   friend std::shared_ptr<void> mark_mine(const std::shared_ptr<SpaceState>& state, const Key& key);
-  using Values = std::array<std::uint64_t, cache::kTallyValues>;
   struct Own {
     std::mutex mutex;                     // guards what follows
     std::map<Key, std::thread::id> mine;  // leases, and the threads that have them
     std::map<Key, int> queued;            // blobs whose puts have not ended
     std::map<std::string, Digest> used;   // contents by key
-    bool counting = false;                // `saved` has what its parent had counted before the fork
+    bool counting = false;                // in a forked child: `inherited` is set
+    Values inherited{};                   // what its parent had counted before the fork
     Values saved{};
     std::unique_ptr<cache::Tally> tally;
   };
