@@ -95,7 +95,7 @@ except KeyboardInterrupt:
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
-    assert (counts["waits"], counts["wait_timeouts"], counts["hits"]) == (1, 0, 0)
+    assert (counts["waits"], counts["wait_timeouts"], counts["hits"], counts["misses"]) == (1, 0, 0, 0)
 
 
 def test_processes_share_one_store_and_one_maker(service, tmp_path):

@@ -350,14 +350,17 @@ BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline
   if ((out.found = find(made))) return out;
   if (shared_->is_mine(made.key)) return out;
   const std::string subject = subject_of(options_.space, key);
+  bool was_interrupted = false;
+  std::function<bool()> ask;
+  if (interrupted) ask = [&] { return was_interrupted = interrupted(); };
   std::shared_ptr<cache::Flight> host;
   try {
     if (const auto file = core_.state().stores.flight_file()) {
-      auto taken = take_flight(*file, made.key, deadline, interrupted, subject);
+      auto taken = take_flight(*file, made.key, deadline, ask, subject);
       host = std::move(taken.flight);
       if (taken.waited && (out.found = read(made))) return out;
       if (!host) {
-        missed(key);
+        if (!was_interrupted) missed(key);
         return out;
       }
     }

@@ -200,12 +200,14 @@ TEST_F(BlobSpaceTest, AKilledMakersLeaseIsFreeAtOnce) {
   const auto timed_out = space.lease("k", base::Deadline::after(30ms));
   EXPECT_FALSE(timed_out.found || timed_out.lease) << "make it without a lease";
   EXPECT_EQ(space.counts().wait_timeouts.load(), 1u);
+  EXPECT_EQ(space.counts().misses.load(), 1u);
   int asked = 0;
   const auto interrupted = space.lease("k", base::Deadline::never(), [&] { return ++asked == 3; });
   EXPECT_FALSE(interrupted.found || interrupted.lease);
   EXPECT_EQ(asked, 3);
   EXPECT_EQ(space.counts().waits.load(), 2u) << "the slices of a wait are one wait";
   EXPECT_EQ(space.counts().wait_timeouts.load(), 1u) << "its time was not over";
+  EXPECT_EQ(space.counts().misses.load(), 1u) << "an interrupted caller makes nothing";
   ::kill(maker, SIGKILL);
   ::waitpid(maker, nullptr, 0);
   EXPECT_TRUE(space.lease("k", soon()).lease);
