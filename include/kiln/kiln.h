@@ -791,7 +791,8 @@ typedef struct kiln_lease kiln_lease;
 
 typedef struct kiln_blobs_options {
   size_t struct_size;
-  const char* space; /**< 1 to 64 characters of a-z 0-9 _ - . */
+  /** 1 to 64 characters of a-z 0-9 _ - . ; `kiln caches capture` has "files", "dir" and names that begin with "dir.". */
+  const char* space;
   /** The facts that the blobs depend on and their keys do not say, such as versions, arch and driver. It is a part of the
    *  key, and is compared when a blob is found. At most 64 KiB; null: nothing. */
   const char* compatibility;
@@ -809,7 +810,7 @@ typedef struct kiln_blobs_options {
  *
  * Repeated calls with the same options return the same handle. Handles of one space and compatibility share their
  * counts and their queue, and the first one decides on the budget.
- * invalid_argument: a text that no blob can have.
+ * invalid_argument: a text that no blob can have, or a space of `kiln caches capture`.
  */
 KILN_API kiln_status kiln_service_open_blobs(kiln_service* service, const kiln_blobs_options* options,
                                              kiln_blobs** out);

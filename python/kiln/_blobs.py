@@ -16,7 +16,8 @@ Key = str | bytes
 class Blobs:
     """The blobs of one space, for one compatibility.
 
-    `service` is a kiln.Service; None is kiln.service(). `space` names the producer: "triton".
+    `service` is a kiln.Service; None is kiln.service(). `space` names the producer: "triton". The names "files", "dir"
+    and "dir.*" are refused: `kiln caches capture` has them.
     `compatibility` is what the blobs depend on and their keys do not say, such as versions, arch and driver. It is a
     part of the key, and is compared when a blob is found.
     `budget` in bytes is what the space may take in the store; the least recently used blobs go first. 0: half of it.

@@ -29,6 +29,10 @@ def test_keys_and_values_are_bytes(service):
     assert kiln.Blobs(service, "triton", "v2").get("k") is None
     with pytest.raises(kiln.Error, match=r"space 'a b' of blobs must have 1 to 64 characters of a-z 0-9 _ - \."):
         kiln.Blobs(service, "a b")
+    for space in ("files", "dir", "dir.triton"):
+        with pytest.raises(kiln.Error, match=f"space '{space}' has the directories that 'kiln caches capture' stores"):
+            kiln.Blobs(service, space)
+    kiln.Blobs(service, "directory")
     with pytest.raises(kiln.Error, match="the key of a blob of space triton has 70000 bytes; at most 65536"):
         blobs.get("k" * 70000)
     with pytest.raises(TypeError):

@@ -55,6 +55,14 @@ nlohmann::json json_of(const BlobSpace& space) {
   return out;
 }
 
+/// Spaces of `kiln caches`, which opens them without this ABI.
+void refuse_reserved(std::string_view space) {
+  if (space == "files" || space == "dir" || space.starts_with("dir."))
+    throw Error(Errc::invalid_argument, "space '" + std::string(space) +
+                                            "' has the directories that 'kiln caches capture' stores; choose "
+                                            "another name for these blobs");
+}
+
 }  // namespace
 
 extern "C" {
@@ -64,6 +72,7 @@ kiln_status kiln_service_open_blobs(kiln_service* service, const kiln_blobs_opti
   return guarded([&] {
     require(options && out, "options and out must not be null");
     const kiln_blobs_options given = sized(options);
+    refuse_reserved(text(given.space));
     BlobSpace& opened =
         c_api::of(service).blobs().open({text(given.space), text(given.compatibility), given.budget_bytes,
                                          given.refuse_when_sealed != 0, given.behind != 0});
