@@ -152,7 +152,7 @@ def test_damaged_and_hostile_files_are_none():
 def test_a_private_directory_is_its_process_own(tmp_path, monkeypatch):
     program = """
 import os, sys
-from kiln.caches import _files, _settings
+from kiln.caches import _files
 place = _files.PrivateDirectory("kiln-test-")
 first = place.write("k", {"a": b"1"})["a"]
 read, write = os.pipe()
