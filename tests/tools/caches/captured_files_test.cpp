@@ -150,6 +150,27 @@ TEST_F(CapturedFiles, ClearTakesTheFilesThatNoOtherRecordNames) {
   EXPECT_EQ(files(), 0);
 }
 
+TEST_F(CapturedFiles, ADirectoryIsListedExplainedAndClearedByItsName) {
+  capture({path("jit"), "--name", "my-jit"});
+  write_old("other/third", "third");
+  capture({path("other"), "--name", "other"});
+  auto listed = kiln({"caches", "ls", "my-jit", "--json"}).json();
+  EXPECT_EQ(listed["space"], "dir");
+  ASSERT_EQ(listed["blobs"].size(), 1u);
+  EXPECT_EQ(listed["blobs"][0]["key"], "my-jit");
+  const Finished why = kiln({"caches", "why", "my-jit"});
+  EXPECT_EQ(why.status, 0) << why.err;
+  EXPECT_NE(why.out.find("A restore of directory my-jit finds 2 files"), std::string::npos) << why.out;
+  EXPECT_EQ(kiln({"caches", "why", "my-jit", "--json"}).json()["found"], true);
+  auto cleared = kiln({"caches", "clear", "my-jit", "--json"}).json();
+  EXPECT_EQ(cleared["removed"], 1);
+  EXPECT_EQ(cleared["files"], 2);
+  EXPECT_EQ(files(), 1) << "the other directory stays";
+  const Finished gone = kiln({"caches", "ls", "othr"});
+  EXPECT_EQ(gone.status, 2);
+  EXPECT_NE(gone.err.find("did you mean 'other'"), std::string::npos) << gone.err;
+}
+
 TEST_F(CapturedFiles, FilesStayWhileARecordCannotBeRead) {
   capture({path("jit"), "--name", "j"});
   put({"dir.other", "v1", "k"}, "no list of files");

@@ -3,12 +3,11 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
+#include "tools/kiln/caches/space/blobs.hpp"
 #include "tools/kiln/cli/context.hpp"
 
 namespace kiln::cli {
 namespace {
-
-constexpr const char* kDirectories = "dir";
 
 bool is_path(const std::string& text) {
   return text.find('/') != std::string::npos || text == "." || text == "..";
@@ -53,7 +52,7 @@ Target target_of(const TargetArguments& arguments, Context& context) {
     out.record = {"dir." + profile->name, {}, arguments.name.empty() ? kDefaultRecord : arguments.name};
     out.profile = std::move(profile);
   } else {
-    if (arguments.to.empty()) throw_unknown(arguments.what);
+    if (arguments.to.empty() && !arguments.is_captured) throw_unknown(arguments.what);
     out.record = {kDirectories, {}, arguments.what};
   }
   if (!arguments.to.empty()) out.root = absolute(arguments.to);
@@ -76,7 +75,8 @@ Json json_of(const Context& context, const Target& target) {
 }
 
 std::string text_of(const Target& target) {
-  return target.profile ? target.profile->name : "directory " + target.root;
+  if (target.profile) return target.profile->name;
+  return "directory " + (target.root.empty() ? target.record.key : target.root);
 }
 
 }  // namespace kiln::cli

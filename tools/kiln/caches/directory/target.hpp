@@ -18,6 +18,8 @@ struct TargetArguments {
   std::string name;    ///< --name
   std::string python;  ///< --python
   std::string to;      ///< --to of a restore
+  bool is_captured =
+      false;  ///< `what` is known to be the name of a captured directory, so its root may be unknown
 };
 void add_target_arguments(Command sub, TargetArguments& arguments);
 
@@ -37,7 +39,7 @@ Target target_of(const TargetArguments& arguments, Context& context);
 
 /// The fields of --json that the three commands share.
 Json json_of(const Context& context, const Target& target);
-/// "flashinfer", or "directory /x" without a profile.
+/// "flashinfer", or "directory /x" without a profile; "directory my-jit" when only a name is known.
 std::string text_of(const Target& target);
 
 }  // namespace kiln::cli

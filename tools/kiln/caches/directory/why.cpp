@@ -85,7 +85,7 @@ int print_answer(const Context& context, const Target& target, const Answer& ans
   }
   if (answer.found) {
     print_paragraph("A restore of " + text_of(target) + " finds " + counted(answer.files, "file") + ", " +
-                    human_bytes(answer.bytes) + ", for " + target.root +
+                    human_bytes(answer.bytes) + (target.root.empty() ? "" : ", for " + target.root) +
                     ". They are listed in a store; only a restore verifies their bytes.");
     return kDone;
   }
@@ -122,13 +122,15 @@ int print_space(const Context& context, const BlobScan& scan, const std::string&
   return exit_of(scan);
 }
 
-int why(Context& context, const TargetArguments& arguments) {
+int why(Context& context, TargetArguments& arguments) {
   const runtime::Config config = context.config();
   if (arguments.what.find('/') == std::string::npos && arguments.to.empty() &&
       !find_profile(arguments.what)) {
     const BlobScan scan = scan_blobs(config);
     for (const StoredBlob& blob : scan.blobs)
       if (blob.space == arguments.what) return print_space(context, scan, arguments.what);
+    for (const StoredBlob& blob : scan.blobs)
+      arguments.is_captured |= blob.space == kDirectories && blob.key == arguments.what;
   }
   const Target target = target_of(arguments, context);
   return print_answer(context, target, answer_of(target, config));

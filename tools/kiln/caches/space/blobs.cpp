@@ -94,16 +94,27 @@ BlobScan scan_blobs(const runtime::Config& config, const std::string& space) {
   return out;
 }
 
-std::string space_named(const BlobScan& scan, const std::string& name) {
-  std::set<std::string> spaces;
-  for (const StoredBlob& blob : scan.blobs) spaces.insert(blob.space);
+NamedBlobs blobs_named(const BlobScan& scan, const std::string& name) {
+  std::set<std::string> spaces, directories;
+  for (const StoredBlob& blob : scan.blobs) {
+    spaces.insert(blob.space);
+    if (blob.space == kDirectories) directories.insert(blob.key);
+  }
   for (const std::string& space : {name, "dir." + name})
-    if (spaces.contains(space)) return space;
+    if (spaces.contains(space)) return {space, {}};
+  if (directories.contains(name)) return {kDirectories, name};
   const std::vector<std::string> all(spaces.begin(), spaces.end());
-  throw Error(Errc::invalid_argument,
-              "no blob is in a space '" + name + "'" + base::did_you_mean(name, all) +
-                  (all.empty() ? " (there are no blobs at all)"
-                               : " (spaces with blobs: " + base::join(all, ", ") + ')'));
+  std::vector<std::string> known = all;
+  std::string text =
+      all.empty() ? "there are no blobs at all" : "spaces with blobs: " + base::join(all, ", ");
+  if (!directories.empty()) text += "; captured directories:";
+  for (const std::string& directory : directories) {
+    known.push_back(directory);
+    text += (directory == *directories.begin() ? " " : ", ") + base::quote(directory, 60);
+  }
+  throw Error(Errc::invalid_argument, "no blob is in a space '" + name +
+                                          "', and no captured directory has this name" +
+                                          base::did_you_mean(name, known) + " (" + text + ')');
 }
 
 std::string one_line(const std::string& compatibility) {

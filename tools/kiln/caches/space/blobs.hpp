@@ -36,9 +36,18 @@ struct BlobScan {
 /// (cache/store/file/pages.hpp).
 BlobScan scan_blobs(const runtime::Config& config, const std::string& space = {});
 
-/// The space that a command line names: a space itself, or the name of a profile or directory whose space
-/// begins with "dir.". Throws Error(invalid_argument), with the spaces that there are, when no blob is in it.
-std::string space_named(const BlobScan& scan, const std::string& name);
+/// The space with the records of directories that have no profile.
+inline constexpr const char* kDirectories = "dir";
+
+/// The blobs that a command line names.
+struct NamedBlobs {
+  std::string space;
+  std::string key;  ///< of a captured directory; empty: every blob of the space
+  bool has(const StoredBlob& blob) const { return blob.space == space && (key.empty() || blob.key == key); }
+};
+/// `name` is a space, else a profile, whose space is "dir." and its name, else the key of a directory that was
+/// captured without a profile. Throws Error(invalid_argument), with the names that there are, for any other name.
+NamedBlobs blobs_named(const BlobScan& scan, const std::string& name);
 
 /// A compatibility on one line, for tables: line ends become "; ", and other control characters
 /// are escaped.

@@ -132,11 +132,12 @@ int clear(const Context& context, const ClearArguments& arguments) {
   const runtime::Config config = context.config();
   const Choice choice(arguments);
   const BlobScan scan = scan_blobs(config);
-  const std::string space = space_named(scan, arguments.space);
+  const NamedBlobs named = blobs_named(scan, arguments.space);
+  const std::string& space = named.space;
   std::vector<const StoredBlob*> gone;
   std::uint64_t bytes = 0, in_layers = 0, kept = 0;
   for (const StoredBlob& blob : scan.blobs) {
-    if (blob.space != space) continue;
+    if (!named.has(blob)) continue;
     if (blob.directory != scan.directory) {
       in_layers += choice.takes(blob);
       continue;

@@ -64,12 +64,12 @@ int list_spaces(const Context& context, const BlobScan& scan) {
   return exit_of(scan);
 }
 
-int list_blobs(const Context& context, const BlobScan& scan, const std::string& space) {
+int list_blobs(const Context& context, const BlobScan& scan, const NamedBlobs& named) {
   if (context.json) {
-    Json out{{"schema", context.schema()}, {"directory", scan.directory}, {"space", space}};
+    Json out{{"schema", context.schema()}, {"directory", scan.directory}, {"space", named.space}};
     out["blobs"] = Json::array();
     for (const StoredBlob& blob : scan.blobs)
-      if (blob.space == space)
+      if (named.has(blob))
         out["blobs"].push_back({{"key", blob.key},
                                 {"compatibility", blob.compatibility},
                                 {"content_bytes", blob.content_bytes},
@@ -88,7 +88,7 @@ int list_blobs(const Context& context, const BlobScan& scan, const std::string& 
                {"LAST USED", Fit::right},
                {"DIRECTORY"}});
   for (const StoredBlob& blob : scan.blobs)
-    if (blob.space == space)
+    if (named.has(blob))
       table.add({base::quote(blob.key, kShownKey), human_bytes(blob.content_bytes),
                  human_bytes(blob.stored_bytes), one_line(blob.compatibility), age_of(blob.last_used_s),
                  blob.directory});
@@ -98,7 +98,7 @@ int list_blobs(const Context& context, const BlobScan& scan, const std::string& 
 
 int list(const Context& context, const std::string& name) {
   const BlobScan scan = scan_blobs(context.config());
-  return name.empty() ? list_spaces(context, scan) : list_blobs(context, scan, space_named(scan, name));
+  return name.empty() ? list_spaces(context, scan) : list_blobs(context, scan, blobs_named(scan, name));
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ void add_caches_ls(Command app, Context& context) {
   const Command sub = context.add_command(app, "ls", "List the spaces of blobs, or the blobs of one space",
                                           [&context, space] { return list(context, *space); });
   sub.option("space", *space, "List the blobs of this space; also the name of a captured directory")
-      .type_name("SPACE");
+      .type_name("SPACE|NAME");
   sub.footer(
       "A space has the blobs of one compiler. The compatibility says what they depend on beside their keys.\n"
       "Layers are listed, too. A blob that several stores have is listed once, with the store that serves "
