@@ -171,6 +171,26 @@ TEST_F(CapturedFiles, ADirectoryIsListedExplainedAndClearedByItsName) {
   EXPECT_NE(gone.err.find("did you mean 'other'"), std::string::npos) << gone.err;
 }
 
+/// Captures and clears at once, each in its own process. A command may say that it failed; a record that stays after
+/// two that did not fail has its files.
+TEST_F(CapturedFiles, ACaptureBesideAClearCanBeRestored) {
+  for (int i = 0; i < 50; ++i) write_old("jit/many/" + std::to_string(i), "file " + std::to_string(i));
+  for (int round = 0; round < 10; ++round) {
+    capture({path("jit"), "--name", "old"});
+    const auto clear = start({"caches", "clear", "old"});
+    const auto taken = start({"caches", "capture", path("jit"), "--name", "new"});
+    const Finished cleared = clear->wait(), captured = taken->wait();
+    EXPECT_EQ(captured.status, 0) << captured.err;
+    if (cleared.status != 0) {
+      EXPECT_NE(cleared.err.find("was captured meanwhile"), std::string::npos) << cleared.err;
+      continue;
+    }
+    const Finished why = kiln({"caches", "why", "new"});
+    EXPECT_EQ(why.status, 0) << why.out << why.err;
+    kiln({"caches", "clear", "dir"});
+  }
+}
+
 TEST_F(CapturedFiles, FilesStayWhileARecordCannotBeRead) {
   capture({path("jit"), "--name", "j"});
   put({"dir.other", "v1", "k"}, "no list of files");

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -47,9 +48,20 @@ std::set<DirectoryId> own_directories(const std::string& root, runtime::Service&
   return out;
 }
 
-}  // namespace
+constexpr int kCaptures = 3;  // of a directory whose files are cleared meanwhile
 
-CapturedTarget capture_target(const Target& target, bool full, runtime::Service& service) {
+/// True when the store has the record and the files that it names.
+bool is_whole(const CapturedTarget& captured, const Target& target, runtime::Service& service) {
+  if (!records_of(target, service).get(target.record.key)) return false;
+  std::set<std::string> there;
+  for (const auto& blob : files_of(service).list())
+    if (blob.compatibility == kFileCompatibility) there.insert(blob.key);
+  return std::all_of(captured.tree.entries.begin(), captured.tree.entries.end(), [&](const TreeEntry& entry) {
+    return !entry.is_file() || there.contains(entry.digest.hex());
+  });
+}
+
+CapturedTarget capture_once(const Target& target, bool full, runtime::Service& service) {
   runtime::BlobSpace& records = records_of(target, service);
   const runtime::BlobSpace::Found before = records.get(target.record.key);
   std::optional<Tree> last;
@@ -64,9 +76,28 @@ CapturedTarget capture_target(const Target& target, bool full, runtime::Service&
   const std::string content = encode(out.tree);
   out.changed = before != content;
   if (!out.changed) return out;
-  // The files are in the store by now, so a record that is found has them.
+  // The files were put first, so a record that is found has them unless a clear removes them.
   const auto put = records.put_many({{target.record.key, content}});
   if (put.skipped > 0) throw Error(Errc::io, "could not store the list of files: " + put.why);
+  return out;
+}
+
+}  // namespace
+
+/// A clear in another process may remove files that no record named when it looked.
+CapturedTarget capture_target(const Target& target, bool full, runtime::Service& service) {
+  CapturedTarget out = capture_once(target, full, service);
+  for (int captures = 1; !is_whole(out, target, service); ++captures) {
+    if (captures == kCaptures)
+      throw Error(Errc::io, "files of '" + target.root +
+                                "' were removed from the store while they were captured, " +
+                                std::to_string(kCaptures) +
+                                " times; let 'kiln caches clear' end, and run the command again");
+    CapturedTarget again = capture_once(target, full, service);
+    again.changed |= out.changed;
+    again.read += out.read, again.stored += out.stored, again.stored_bytes += out.stored_bytes;
+    out = std::move(again);
+  }
   return out;
 }
 

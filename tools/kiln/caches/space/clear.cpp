@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quote.hpp"
 #include "base/wire.hpp"
 #include "cache/blob/blob.hpp"
 #include "cache/place/directory.hpp"
@@ -128,6 +129,25 @@ class Removal {
   std::shared_ptr<cache::Store> store_;
 };
 
+/// A capture that stores its record after this process has looked at the records, and checks its files before they are
+/// removed, does not notice that they go. So this process looks once more. Throws Error(io).
+void check_records(const runtime::Config& config, const UnnamedFiles& removed) {
+  std::set<std::string> keys;
+  for (const StoredBlob* file : removed.files) keys.insert(file->key);
+  const BlobScan scan = scan_blobs(config);
+  for (const StoredBlob& blob : scan.blobs)
+    if (blob.space == kFileSpace) keys.erase(blob.key);  // stored again
+  for (const StoredBlob& blob : scan.blobs) {
+    if (!is_of_directories(blob.space)) continue;
+    for (const std::string& file : files_named_by({&blob}, config))
+      if (keys.contains(file))
+        throw Error(Errc::io, "the record " + base::quote(blob.key, 60) + " of space " + blob.space +
+                                  " was captured meanwhile, and names files that this command has removed. "
+                                  "A capture that still runs stores them again; otherwise capture the "
+                                  "directory again");
+  }
+}
+
 int clear(const Context& context, const ClearArguments& arguments) {
   const runtime::Config config = context.config();
   const Choice choice(arguments);
@@ -149,14 +169,25 @@ int clear(const Context& context, const ClearArguments& arguments) {
     gone.push_back(&blob);
     bytes += blob.stored_bytes;
   }
+  std::set<std::string> going;
+  if (is_of_directories(space)) going = files_named_by(gone, config);
+  BlobScan rest;  // after the removal of the records
   UnnamedFiles unnamed;
-  if (is_of_directories(space)) unnamed = unnamed_files(config, scan, gone);
-  bytes += unnamed.bytes;
-  if (!gone.empty() && !arguments.dry_run) {
+  if (arguments.dry_run) {
+    if (!going.empty()) unnamed = unnamed_files(config, scan, going, gone);
+  } else if (!gone.empty()) {
     Removal removal(config, scan.directory, arguments.wait_s);
     removal.remove(space, gone);  // first, so that a record that is found has its files
-    if (!unnamed.files.empty()) removal.remove(kFileSpace, unnamed.files);
+    if (!going.empty()) {
+      rest = scan_blobs(config);  // with the records that captures have stored meanwhile
+      unnamed = unnamed_files(config, rest, going, {});
+    }
+    if (!unnamed.files.empty()) {
+      removal.remove(kFileSpace, unnamed.files);
+      check_records(config, unnamed);
+    }
   }
+  bytes += unnamed.bytes;
   if (context.json) {
     print_json({{"schema", context.schema()},
                 {"directory", scan.directory},

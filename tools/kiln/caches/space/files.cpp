@@ -33,13 +33,20 @@ void add_files(const Tree& tree, std::set<std::string>& out) {
 
 bool is_of_directories(const std::string& space) { return space == "dir" || space.starts_with("dir."); }
 
+std::set<std::string> files_named_by(const std::vector<const StoredBlob*>& records,
+                                     const runtime::Config& config) {
+  std::set<std::string> out;
+  BundleStores stores(config);
+  for (const StoredBlob* record : records)
+    if (const auto tree = list_of(*record, stores)) add_files(*tree, out);
+  return out;
+}
+
 UnnamedFiles unnamed_files(const runtime::Config& config, const BlobScan& scan,
-                           const std::vector<const StoredBlob*>& gone) {
+                           const std::set<std::string>& going, const std::vector<const StoredBlob*>& gone) {
   UnnamedFiles out;
   BundleStores stores(config);
-  std::set<std::string> going, staying;
-  for (const StoredBlob* blob : gone)
-    if (const auto tree = list_of(*blob, stores)) add_files(*tree, going);
+  std::set<std::string> staying;
   const std::set<const StoredBlob*> is_gone(gone.begin(), gone.end());
   for (const StoredBlob& blob : scan.blobs) {
     if (!is_of_directories(blob.space) || is_gone.contains(&blob)) continue;

@@ -1,6 +1,7 @@
 // The files of captured directories that go with the records that name them.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,13 @@ struct UnnamedFiles {
 /// True for a space with records of captured directories.
 bool is_of_directories(const std::string& space);
 
-/// The files in the store of `scan` that records of `gone` name, and that no other record of any store names.
+/// The keys of the files that these records name. Throws as BundleStores does.
+std::set<std::string> files_named_by(const std::vector<const StoredBlob*>& records,
+                                     const runtime::Config& config);
+
+/// The files among `going` in the store of `scan` that no record of any store names. Records of `gone` do not count.
 /// `gone` points into `scan`, which is of every space and must outlive the result. Throws as BundleStores does.
 UnnamedFiles unnamed_files(const runtime::Config& config, const BlobScan& scan,
-                           const std::vector<const StoredBlob*>& gone);
+                           const std::set<std::string>& going, const std::vector<const StoredBlob*>& gone);
 
 }  // namespace kiln::cli
