@@ -1,8 +1,15 @@
 // The commands of the fleet's tier with a backend that is not Redis. They need
 // only the functions of the backend interface.
+#include <map>
+
+#include "cache/blob/blob.hpp"
+#include "runtime/blob/blob_contents.hpp"
+#include "runtime/blob/blob_space.hpp"
+#include "runtime/state/open_tier.hpp"
 #include "tools/fleet/any_backend.hpp"
 #include "tools/kiln/fleet/prune.hpp"
 #include "tools/kiln/store/tier/look.hpp"
+#include "tools/kiln/store/tier/transfer.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -63,6 +70,25 @@ TEST_F(AnyBackend, PruneTakesWhatNobodyCanUse) {
   EXPECT_EQ(prune_tier(tier_, {}).scanned, 0u);
   server_->fail(fleet::Fault::closed);
   EXPECT_TRUE(prune_tier(tier_, {}).fault.down);
+}
+
+TEST_F(AnyBackend, ABlobThatTheTierHasInOtherPartsIsPushedAgain) {
+  const cache::BlobName name{"s", "v1", "k"};
+  const std::string content = testing::noise(runtime::kTierPart + 5);
+  cache::each_record(name, content, runtime::kTierPart / 2, [&](cache::Record&& record) {
+    put(runtime::envelope_of(std::move(record), {"", "blobs of s", {}}), *key_);
+  });
+  std::map<Key, cache::Record> here;
+  cache::each_record(name, content, cache::kBlobPart,
+                     [&](cache::Record&& record) { here.emplace(record.key, std::move(record)); });
+  const Key key = cache::blob_key(name).key;
+  ASSERT_EQ(here.size(), 1u);
+  const RecordOf record = [&](const Key& wanted) -> cache::Peeked<cache::Record> {
+    return {here.at(wanted)};
+  };
+  EXPECT_EQ(push_entries(tier_, {key}, record, true).pushed, 3u)
+      << "two parts, and the entry that names them";
+  EXPECT_EQ(push_entries(tier_, {key}, record, true).present, 3u);
 }
 
 }  // namespace

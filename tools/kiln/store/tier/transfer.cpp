@@ -1,6 +1,7 @@
 #include "tools/kiln/store/tier/transfer.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/arch.hpp"
 #include "base/wire.hpp"
@@ -63,11 +64,13 @@ std::vector<bool> are_listed(fleet::Tier& tier, const std::vector<cache::Record>
   return out;
 }
 
-/// True when the tier's entry has what this record has. The key of a blob does not determine its bytes, so their
-/// digests decide.
+/// True when the tier's entry has what this record has. The key of a blob determines neither its bytes nor how they are
+/// cut, and an entry finds only parts of its own cut.
 bool has_same_content(const cache::Record& record, const cache::Record& there) try {
-  return !cache::is_blob(record.facts) ||
-         cache::decode_blob(record.facts).content == cache::decode_blob(there.facts).content;
+  if (!cache::is_blob(record.facts)) return true;
+  const cache::BlobFacts here = cache::decode_blob(record.facts), other = cache::decode_blob(there.facts);
+  return std::tie(here.content, here.parts, here.part_bytes) ==
+         std::tie(other.content, other.parts, other.part_bytes);
 } catch (const base::Malformed&) {
   return false;
 }
