@@ -108,8 +108,9 @@ void print_legend(const SizeResult& result) {
                     " on this card's tensor cores for a short time. share is then the larger of stream and "
                     "of the time at "
                     "the peak, divided by us."
-              : "peak: not measured, since kiln has a kernel for it only for bf16, f16 and e4m3 on compute capability "
-                            "9.0.",
+              : "peak: not measured, since kiln has a kernel for it only for bf16, f16 and e4m3 on compute "
+                "capability "
+                "9.0.",
           Style::dim);
   }
 }
