@@ -10,6 +10,7 @@
 #include "base/quote.hpp"
 #include "base/wire.hpp"
 #include "cache/blob/join.hpp"
+#include "cache/flight/flight.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::runtime {
@@ -26,6 +27,36 @@ constexpr std::uint64_t kBatch = std::uint64_t{16} << 20;
 /// For people: "triton 3f2a..., 12 KiB"; keys may be any bytes.
 std::string subject_of(const std::string& space, std::string_view key) {
   return "blob " + base::quote(key, 60) + " of space " + space;
+}
+
+cache::Bytes served(SpaceState& space, cache::Bytes&& content) {
+  ++space.counts.hits;
+  space.counts.bytes_read += content.view.size();
+  return std::move(content);
+}
+
+/// Waits for the flight of a key. With `interrupted` it waits in slices, and counts them as one wait.
+cache::FlightFile::Taken take_flight(SpaceState& space, const std::atomic<bool>& ended,
+                                     cache::FlightFile& file, const Key& key, base::Deadline deadline,
+                                     const std::function<bool()>& interrupted, std::string_view subject) {
+  bool told = false;
+  bool waited = false;
+  const auto on_wait = [&] {
+    if (!std::exchange(told, true)) ++space.counts.waits;
+  };
+  for (;;) {
+    const base::Deadline slice =
+        interrupted ? earlier(deadline, base::Deadline::after(kInterruptible)) : deadline;
+    auto taken = file.take(key, slice, &ended, on_wait, subject);
+    waited = waited || taken.waited;
+    taken.waited = waited;
+    if (taken.end != cache::FlightFile::End::timed_out) return taken;
+    if (!interrupted || deadline.passed()) {
+      ++space.counts.wait_timeouts;
+      return taken;
+    }
+    if (interrupted()) return taken;
+  }
 }
 
 }  // namespace
@@ -79,16 +110,10 @@ BlobSpace::Found BlobSpace::find(const cache::BlobKey& made) {
   return read(made);
 }
 
-BlobSpace::Found BlobSpace::served(cache::Bytes&& content) {
-  ++shared_->counts.hits;
-  shared_->counts.bytes_read += content.view.size();
-  return std::move(content);
-}
-
 /// The stores are asked in the order of every lookup. A damaged record is a miss, and another store is asked.
 BlobSpace::Found BlobSpace::read(const cache::BlobKey& made) {
   for (const auto& store : core_.state().stores.asked())
-    if (Found there = read_from(*store, made)) return served(std::move(*there));
+    if (Found there = read_from(*store, made)) return served(*shared_, std::move(*there));
   return std::nullopt;
 }
 
@@ -169,7 +194,7 @@ BlobSpace::Found BlobSpace::ask_tier(const cache::BlobKey& made, bool may_make,
   ++shared_->counts.remote_hits;
   std::string why;
   store(facts, content->view, nullptr, nullptr, From::tier, why);
-  return served(std::move(*content));
+  return served(*shared_, std::move(*content));
 }
 
 BlobSpace::Found BlobSpace::missed(std::string_view key) {
@@ -317,31 +342,6 @@ BlobSpace::PutMany BlobSpace::put_many(const std::vector<Item>& items) {
   return out;
 }
 
-/// Waits for the flight of a key. With `interrupted` it waits in slices, and counts them as one wait.
-cache::FlightFile::Taken BlobSpace::take_flight(cache::FlightFile& file, const Key& key,
-                                                base::Deadline deadline,
-                                                const std::function<bool()>& interrupted,
-                                                std::string_view subject) {
-  bool told = false;
-  bool waited = false;
-  const auto on_wait = [&] {
-    if (!std::exchange(told, true)) ++shared_->counts.waits;
-  };
-  for (;;) {
-    const base::Deadline slice =
-        interrupted ? earlier(deadline, base::Deadline::after(kInterruptible)) : deadline;
-    auto taken = file.take(key, slice, &ended_, on_wait, subject);
-    waited = waited || taken.waited;
-    taken.waited = waited;
-    if (taken.end != cache::FlightFile::End::timed_out) return taken;
-    if (!interrupted || deadline.passed()) {
-      ++shared_->counts.wait_timeouts;
-      return taken;
-    }
-    if (interrupted()) return taken;
-  }
-}
-
 BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline,
                                    const std::function<bool()>& interrupted) {
   shared_->begin_call(core_.state().stores);
@@ -356,7 +356,7 @@ BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline
   std::shared_ptr<cache::Flight> host;
   try {
     if (const auto file = core_.state().stores.flight_file()) {
-      auto taken = take_flight(*file, made.key, deadline, ask, subject);
+      auto taken = take_flight(*shared_, ended_, *file, made.key, deadline, ask, subject);
       host = std::move(taken.flight);
       if (taken.waited && (out.found = read(made))) return out;
       if (!host) {

@@ -19,7 +19,6 @@
 #include "base/deadline.hpp"
 #include "cache/blob/blob.hpp"
 #include "cache/fleet/tier.hpp"
-#include "cache/flight/flight.hpp"
 #include "runtime/blob/space_state.hpp"
 #include "runtime/path/core.hpp"
 
@@ -130,14 +129,11 @@ class BlobSpace {
                                              std::shared_ptr<fleet::HeldLease>* lease);
   Found ask_tier(const cache::BlobKey& made, bool may_make, std::shared_ptr<fleet::HeldLease>* lease);
   Found missed(std::string_view key);
-  Found served(cache::Bytes&& content);
   Put store(const cache::BlobName& name, std::string_view content, std::shared_ptr<cache::Flight> flight,
             const Publication::Afterwards& afterwards, From from, std::string& why);
   void queue(Publication record, const Key& blob, bool last, From from);
   Publication::Afterwards publication_of(const cache::BlobName& name, std::string_view content,
                                          const std::shared_ptr<fleet::HeldLease>& lease);
-  cache::FlightFile::Taken take_flight(cache::FlightFile& file, const Key& key, base::Deadline deadline,
-                                       const std::function<bool()>& interrupted, std::string_view subject);
 
   Core& core_;
   const BlobSpaceOptions options_;
