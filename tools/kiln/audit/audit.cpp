@@ -15,7 +15,7 @@ namespace {
 
 using State = AuditResult::State;
 
-struct Arguments {
+struct AuditArguments {
   std::size_t sample = 10;
   bool all = false;
   std::optional<std::uint64_t> seed;
@@ -106,7 +106,7 @@ void print_summary(const Audit& audit) {
 }
 
 /// The entries of the store that the arguments select.
-std::vector<StoredEntry> chosen_from(Context& context, const Arguments& arguments,
+std::vector<StoredEntry> chosen_from(Context& context, const AuditArguments& arguments,
                                      std::vector<StoredEntry> entries) {
   std::vector<std::string> archs;
   if (!context.arch.empty())
@@ -118,7 +118,7 @@ std::vector<StoredEntry> chosen_from(Context& context, const Arguments& argument
   return entries;
 }
 
-int audit(Context& context, const Arguments& arguments) {
+int audit(Context& context, const AuditArguments& arguments) {
   context.jobs = arguments.jobs;
   const StoreView view = view_store(context.config());
   Audit out;
@@ -156,7 +156,7 @@ int audit(Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_audit(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<AuditArguments>();
   const Command sub = context.add_command(app, "audit", "Recompile cached entries and compare the bytes",
                                           [&context, arguments] { return audit(context, *arguments); });
   const Option sample =

@@ -19,7 +19,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct CompileArguments {
   std::string name, output, emit_list, device;
   std::vector<std::string> values, emit;
   int repeat = 1;
@@ -88,7 +88,7 @@ void print_ask(const Ask& ask) {
 }
 
 /// Refuses flags that can never work, before anything is compiled.
-void check(const Context& context, const Arguments& arguments) {
+void check(const Context& context, const CompileArguments& arguments) {
   for (const std::string& kind : arguments.emit) {
     if (kind != "cubin" && kind != "ptx" && kind != "sass") {
       throw Error(Errc::invalid_argument,
@@ -112,7 +112,7 @@ std::string ptx_of(runtime::Core& core, const source::Instantiation& unit) {
   return text;
 }
 
-Json emit(Context& context, const Arguments& arguments, const source::Instantiation& unit,
+Json emit(Context& context, const CompileArguments& arguments, const source::Instantiation& unit,
           const runtime::StoredImage& image) {
   std::vector<std::string> kinds = arguments.emit;
   if (kinds.empty() && !arguments.output.empty()) kinds = {"cubin"};
@@ -130,7 +130,7 @@ Json emit(Context& context, const Arguments& arguments, const source::Instantiat
   return files;
 }
 
-int run(Context& context, Arguments arguments) {
+int run(Context& context, CompileArguments arguments) {
   defer_closed_pipe();
   arguments.emit = base::split(arguments.emit_list, ',');
   check(context, arguments);
@@ -190,7 +190,7 @@ int run(Context& context, Arguments arguments) {
 }  // namespace
 
 void add_compile(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<CompileArguments>();
   const Command sub =
       context.add_command(app, "compile", "Compile one specialisation, or find it in the cache",
                           [&context, arguments] { return run(context, *arguments); });

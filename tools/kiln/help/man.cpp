@@ -10,7 +10,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct ManArguments {
   std::vector<std::string> command;
   std::string directory;
 };
@@ -36,7 +36,7 @@ void write_all(const CommandPage& page, const CommandPage& root, const std::stri
   for (const CommandPage& sub : page.subcommands) write_all(sub, root, directory, files);
 }
 
-int man(Command app, const Context& context, const Arguments& arguments) {
+int man(Command app, const Context& context, const ManArguments& arguments) {
   const CommandPage root = describe(app);
   Json out{{"schema", context.schema()}};
   if (!arguments.directory.empty()) {
@@ -57,7 +57,7 @@ int man(Command app, const Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_man(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ManArguments>();
   const Command sub = context.add_command(
       app, "man", "Print a man page", [app, &context, arguments] { return man(app, context, *arguments); });
   sub.option("command", arguments->command, "The command; default: kiln itself").type_name("COMMAND");

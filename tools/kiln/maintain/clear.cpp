@@ -11,7 +11,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct ClearArguments {
   double wait_s = 30;
   bool yes = false;
 };
@@ -34,7 +34,7 @@ bool ask(const std::string& what, const std::string& directory) {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
-int clear(const Context& context, const Arguments& arguments) {
+int clear(const Context& context, const ClearArguments& arguments) {
   const runtime::Config config = context.config();
   const StorePlace place = find_store(config);
   if (!place.there) return report_nothing_there(context, place);
@@ -58,7 +58,7 @@ int clear(const Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_clear(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ClearArguments>();
   const Command sub = context.add_command(app, "clear", "Empty the cache",
                                           [&context, arguments] { return clear(context, *arguments); });
   sub.flag("-y,--yes", arguments->yes, "Remove without asking");

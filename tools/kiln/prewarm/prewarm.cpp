@@ -26,7 +26,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct PrewarmArguments {
   std::vector<std::string> plans;
   std::string layer, memory, trace, device, gpus;
   int jobs = 0;
@@ -61,7 +61,7 @@ constexpr const char* kHelp =
     "--keep-going, are not cached, were evicted again by the end of the run or are not in the tier, 5 the\n"
     "tier is down (with --strict), 130 interrupted.";
 
-int exit_of(const PrewarmResult& result, const PlanRoom& room) {
+int exit_status(const PrewarmResult& result, const PlanRoom& room) {
   if (result.interrupted) return kInterrupted;
   const std::size_t bad = result.failed() + result.uncached;
   if (bad == 0) return room.evicted == 0 ? kDone : kPartly;
@@ -159,7 +159,7 @@ int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
   return !fault ? status : remote_down(strict, kPartly);
 }
 
-int prewarm(Context& context, const Arguments& arguments) {
+int prewarm(Context& context, const PrewarmArguments& arguments) {
   defer_closed_pipe();
   if (!arguments.trace.empty()) check_trace_file(arguments.trace);
   if (arguments.strict && arguments.check && !arguments.remote)
@@ -234,7 +234,7 @@ int prewarm(Context& context, const Arguments& arguments) {
   if (missed && !result.interrupted && pushed && pushed->covers_all()) missed->forget(plan, result);
   const PlanRoom room = look_for_room(service.core(), result);
   report_prewarm(context, plan, result, room, store.directory(), pushed);
-  const int status = exit_of(result, room);
+  const int status = exit_status(result, room);
   if (status != kDone) return status;
   if (PoliteInterrupt::requested()) return kInterrupted;
   if (pushed && pushed->fault.down) return remote_down(arguments.strict, kPartly);
@@ -247,7 +247,7 @@ int prewarm(Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_prewarm(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PrewarmArguments>();
   const Command sub = context.add_command(app, "prewarm", "Compile everything a plan asks for, ahead of time",
                                           [&context, arguments] { return prewarm(context, *arguments); });
   sub.option("plans", arguments->plans, "Plan files and traces; default: what the templates' manifests list")

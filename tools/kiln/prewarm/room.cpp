@@ -47,12 +47,12 @@ std::uint64_t mean_overhead(cache::Store& store) {
 }
 
 /// "scale N=1 FLAG=false sm_90a"
-std::string name_of(const compile::FactsIdentity& facts) {
+std::string image_name(const compile::FactsIdentity& facts) {
   std::string out(facts.unit);
   for (const auto& [name, value] : facts.parameters) out.append(" ").append(name).append("=").append(value);
   return out.append(" ").append(facts.arch);
 }
-std::string name_of(const PlannedTask& task) {
+std::string image_name(const PlannedTask& task) {
   return task.specialization().to_string() + ' ' + task.resolved.arch.name();
 }
 
@@ -63,7 +63,7 @@ struct KnownSizes {
 
   explicit KnownSizes(cache::Store& store) {
     sum_entries(store, [this](const SummedEntry& entry) {
-      own[name_of(entry.facts)] = entry.stored_bytes;
+      own[image_name(entry.facts)] = entry.stored_bytes;
       of_template[std::string(entry.template_name())].add(entry.stored_bytes);
     });
   }
@@ -78,7 +78,7 @@ Estimate estimate(cache::Store& store, const std::set<std::string>& elsewhere, c
   const KnownSizes known(store);
   Estimate out;
   for (const PlannedTask& task : plan.tasks) {
-    const std::string name = name_of(task);
+    const std::string name = image_name(task);
     const auto own = known.own.find(name);
     const auto mean = known.of_template.find(task.specialization().template_name);
     if (own != known.own.end())
@@ -97,7 +97,7 @@ Estimate estimate(cache::Store& store, const std::set<std::string>& elsewhere, c
 std::set<std::string> names_read_only(runtime::Core& core) {
   std::set<std::string> out;
   for (const auto& store : core.state().stores.read_only())
-    sum_entries(*store, [&](const SummedEntry& entry) { out.insert(name_of(entry.facts)); });
+    sum_entries(*store, [&](const SummedEntry& entry) { out.insert(image_name(entry.facts)); });
   return out;
 }
 

@@ -25,7 +25,7 @@ constexpr const char* kDefaultMark = "last";
 constexpr std::string_view kOwnLabels[] = {"arch",   "directory", "for",      "kind",   "level",
                                            "reason", "result",    "template", "version"};
 
-struct Arguments {
+struct StatsArguments {
   std::string mark, since, prometheus;
   std::vector<std::string> labels;
   Option mark_option, since_option, prometheus_option;
@@ -38,7 +38,7 @@ std::optional<std::string> given(Option option, const std::string& value, const 
 }
 
 template <class Groups>
-Json json_of(const Groups& groups) {
+Json json_of_sums(const Groups& groups) {
   Json out = Json::object();
   for (const auto& [name, sum] : groups) {
     out[name] = {{"entries", sum.entries},
@@ -70,7 +70,7 @@ std::int64_t age_of(const Mark& mark) {
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::time(nullptr)) - mark.taken_s);
 }
 
-Json json_of(const Mark& mark, const Since& counted_since) {
+Json json_of_mark(const Mark& mark, const Since& counted_since) {
   Json out({{"mark", mark.name},
             {"taken", mark.taken_s},
             {"seconds", age_of(mark)},
@@ -167,7 +167,7 @@ int expose(const Context& context, const std::string& file, const std::vector<st
   return exit_of(report.damaged);
 }
 
-int show_stats(const Context& context, const Arguments& arguments) {
+int show_stats(const Context& context, const StatsArguments& arguments) {
   if (const auto mark = given(arguments.mark_option, arguments.mark, kDefaultMark))
     return mark_now(context, *mark);
   if (const auto file = given(arguments.prometheus_option, arguments.prometheus, "-"))
@@ -190,9 +190,9 @@ int show_stats(const Context& context, const Arguments& arguments) {
               {"file_bytes", report.store.file_bytes},
               {"compile_ms", report.all.compile_ms},
               {"lifetime", lifetime_json(report.lifetime)},
-              {"by_template", json_of(report.by_template())},
-              {"by_arch", json_of(report.by_arch())}});
-    if (mark) out["since"] = json_of(*mark, since(*mark, report.lifetime));
+              {"by_template", json_of_sums(report.by_template())},
+              {"by_arch", json_of_sums(report.by_arch())}});
+    if (mark) out["since"] = json_of_mark(*mark, since(*mark, report.lifetime));
     if (!report.damaged.empty())
       out["error"] = {{"code", "damaged"}, {"message", damaged_text(report.damaged)}};
     print_json(out);
@@ -217,7 +217,7 @@ int show_stats(const Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_stats(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<StatsArguments>();
   const Command sub =
       context.add_command(app, "stats", "Show how much is cached, what it saves, and what was counted",
                           [&context, arguments] { return show_stats(context, *arguments); });

@@ -15,7 +15,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct TemplatesArguments {
   std::string name;
   bool all = false, markdown = false;
 };
@@ -79,7 +79,7 @@ int list(Context& context, bool all) {
 
 /// Writes the named template, or all templates as a page. Stops at a broken manifest, unlike the list: a page
 /// without one template would look complete.
-int write_markdown(Context& context, const Arguments& arguments) {
+int write_markdown(Context& context, const TemplatesArguments& arguments) {
   source::Catalog& catalog = context.service().catalog();
   if (!arguments.name.empty()) return print(markdown_section(*catalog.open(arguments.name))), kDone;
   std::vector<std::shared_ptr<const source::Template>> shown;
@@ -93,7 +93,7 @@ int write_markdown(Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_templates(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<TemplatesArguments>();
   const Command sub =
       context.add_command(app, "templates", "List the templates, or explain one", [&context, arguments] {
         if (arguments->markdown) return write_markdown(context, *arguments);

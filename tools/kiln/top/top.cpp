@@ -12,7 +12,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct TopArguments {
   double interval_s = 1;
   bool once = false;
   Option interval;
@@ -32,7 +32,7 @@ int watch(TopSeries& series, std::chrono::milliseconds interval) {
   return kDone;
 }
 
-int top(const Context& context, const Arguments& arguments) {
+int top(const Context& context, const TopArguments& arguments) {
   const bool live = !arguments.once && !context.json && standard_output().interactive;
   if (arguments.interval.given() && !live)
     throw Error(Errc::invalid_argument,
@@ -54,7 +54,7 @@ int top(const Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_top(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<TopArguments>();
   const Command sub = context.add_command(app, "top", "Show which processes compile, wait or hold a lock now",
                                           [&context, arguments] { return top(context, *arguments); });
   arguments->interval =

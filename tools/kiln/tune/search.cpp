@@ -23,7 +23,7 @@ std::vector<Value> values_of(const source::Manifest& manifest, const std::vector
 }
 
 /// "rows=64 stride_x=8192"
-std::string text_of(const GivenArguments& arguments) {
+std::string size_text(const GivenArguments& arguments) {
   std::string out;
   for (const auto& [name, value] : arguments) out += (out.empty() ? "" : " ") + name + '=' + value;
   return out;
@@ -282,7 +282,7 @@ TuneResult list_candidates(const source::Manifest& manifest, const TuneRequest& 
   for (source::Candidate& candidate : found.all)
     out.tried.emplace_back().chosen = std::move(candidate.chosen);
   out.refused = std::move(found.refused);
-  for (const GivenArguments& size : request.sizes) out.sizes.push_back(text_of(size));
+  for (const GivenArguments& size : request.sizes) out.sizes.push_back(size_text(size));
   return out;
 }
 

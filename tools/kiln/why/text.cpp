@@ -158,7 +158,7 @@ std::string step_text(const WhyAnswer& a) {
   return {};
 }
 
-std::string name_of(Step step) {
+std::string step_name(Step step) {
   constexpr const char* names[] = {"disk",    "layer",  "foreign_toolchain", "other_arch", "waiting",
                                    "compile", "sealed", "no_compiler"};
   return names[static_cast<int>(step)];
@@ -236,7 +236,7 @@ Json json_of(const WhyAnswer& a) {
   out["arch"] = a.resolved.arch.name();
   if (!a.tuned.empty()) out["tuned"] = json_of(a.tuned);
   out["key"] = a.path.made.key.hex();
-  out["outcome"] = name_of(a.step);
+  out["outcome"] = step_name(a.step);
   out["says"] = headline(a);
   out["directory"] = a.directory.empty() ? Json(nullptr) : Json(a.directory);
   out["entry"] = a.entry ? json_of(*a.entry) : Json(nullptr);

@@ -12,13 +12,13 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct WhyArguments {
   std::string name, device;
   std::vector<std::string> values;
   std::size_t all = 1;
 };
 
-int why(Context& context, const Arguments& arguments) {
+int why(Context& context, const WhyArguments& arguments) {
   check_toolchain(context.toolchain);
   const base::Arch arch = context.target_arch();
   std::string device;
@@ -46,7 +46,7 @@ int why(Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_why(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<WhyArguments>();
   const Command sub = context.add_command(app, "why", "Explain why a specialisation would be a hit or a miss",
                                           [&context, arguments] { return why(context, *arguments); });
   sub.option("template", arguments->name, "Name of the template").type_name("NAME").required();
