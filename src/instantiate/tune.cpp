@@ -12,10 +12,10 @@ namespace kiln::source {
 namespace {
 
 /// Texts to try for each free parameter; nullopt stands for its default.
-using Texts = std::vector<std::vector<std::optional<std::string>>>;
+using TextsToTry = std::vector<std::vector<std::optional<std::string>>>;
 
-Texts texts_of(const Manifest& manifest, const std::vector<std::size_t>& free) {
-  Texts out;
+TextsToTry texts_of(const Manifest& manifest, const std::vector<std::size_t>& free) {
+  TextsToTry out;
   std::size_t products = 1;
   for (const std::size_t i : free) {
     const ParameterSpec& spec = manifest.parameters[i];
@@ -55,7 +55,7 @@ Candidates tune_candidates(const Manifest& base, std::span<const Value> values, 
   };
   add(resolve(base, values, arch));
   const Resolved plain = out.all.front().resolved;
-  const Texts texts = texts_of(manifest, free);
+  const TextsToTry texts = texts_of(manifest, free);
   std::size_t products = 1;
   for (const auto& each : texts) products *= each.size();
   std::vector<Value> tried(values.begin(), values.end());
