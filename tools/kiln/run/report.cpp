@@ -105,7 +105,7 @@ void print_legend(const SizeResult& result) {
       print_paragraph(
           result.bench->peak > 0
               ? "peak: the rate of a kernel that only multiplies " + result.bench->unit +
-                    " on this card's tensor cores for a short time. share is then the larger of stream and "
+                    " on this card's tensor cores. share is then the larger of stream and "
                     "of the time at "
                     "the peak, divided by us."
               : "peak: not measured, since kiln has a kernel for it only for bf16, f16 and e4m3 on compute "

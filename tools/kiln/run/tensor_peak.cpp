@@ -6,8 +6,9 @@
 namespace kiln::cli {
 namespace {
 
-// Products of each warpgroup. They take about 0.1 ms, so that the launch counts little.
-constexpr int kSteps = 128;
+// Products of each warpgroup. They take about 0.3 ms, so that the launch does not count.
+constexpr int kSteps = 400;
+constexpr int kWarmups = 8;  // an idle card needs some milliseconds to reach its clock
 
 }  // namespace
 
@@ -22,7 +23,7 @@ double tensor_peak(RunCase& run, Timer& timer, Dtype unit, int tries) {
   };
   launch();
   double us = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < tries; ++i) us = std::min(us, timer.median_us(launch, 0, 1));
+  for (int i = 0; i < tries; ++i) us = std::min(us, timer.median_us(launch, kWarmups, 1));
   const double product = 2.0 * 64 * 256 * (128.0 / static_cast<double>(size_of(unit)));
   return device.sms * 2.0 * kSteps * product / us;
 }
