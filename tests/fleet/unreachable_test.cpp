@@ -113,7 +113,7 @@ TEST(RemoteFault, KeepsItsDeadlinesToMilliseconds) {
 }
 
 TEST(RemoteFault, GivesAnAnnouncedValueItsTime) {
-  // The deadline grows with the announced size. 20 MB at 100 MB/s would give 350 ms,
+  // The deadline grows with the announced size. 20 MB at 20 MB/s would give 1,150 ms,
   // 200 more than for no bytes.
   const std::string part(1 << 20, 'x');
   BadServer server([&](Peer& peer) {

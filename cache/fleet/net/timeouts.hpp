@@ -12,7 +12,7 @@ struct Timeouts {
   base::Clock::duration connect =
       std::chrono::milliseconds(100);  ///< until a server can be asked, with TLS and AUTH
   base::Clock::duration read = std::chrono::milliseconds(150);  ///< for one exchange, and in addition
-  std::uint64_t bytes_per_second = 100'000'000;                 ///< for bytes sent, and for values announced
+  std::uint64_t bytes_per_second = 20'000'000;                  ///< for bytes sent, and for values announced
 };
 
 }  // namespace kiln::fleet
