@@ -4,6 +4,7 @@
 #include "fleet/client_calls.hpp"
 #include "fleet/redis_server.hpp"
 #include "runtime/path/fleet_fixture.hpp"
+#include "support/nightly.hpp"
 #include "tests/fault/blob/fixture.hpp"
 #include "tests/support/shifted_clock.hpp"
 
@@ -100,6 +101,7 @@ TEST_F(LyingTier, AnEntryThatAnotherKeySignedIsAMiss) {
 }
 
 TEST_F(LyingTier, PartsThatAreExchangedOrOfAnotherBlobAreAMiss) {
+  KILN_NIGHTLY_ONLY();  // a server must answer within a second with 12 MiB
   std::string large = noise(26 * kMiB), older = large;
   older[5] = static_cast<char>(older[5] ^ 1);
   const auto facts_of = [](const std::string& content) {
