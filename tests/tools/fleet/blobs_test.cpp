@@ -60,8 +60,7 @@ class FleetBlobs : public Fleet {
 
 TEST_F(FleetBlobs, APushSendsALargeBlobInPartsAndAPullBringsIt) {
   KILN_NIGHTLY_ONLY();  // a server must answer within a second with 12 MiB
-  const std::string middle = testing::noise(20 * kMiB),
-                    large = testing::noise(80 * kMiB + 77);
+  const std::string middle = testing::noise(20 * kMiB), large = testing::noise(80 * kMiB + 77);
   put("a", "small", "content");
   put("a", "middle", middle);
   put("a", "large", large);
