@@ -789,6 +789,7 @@ typedef struct kiln_blobs kiln_blobs;
 /** The right to make one blob. Other callers wait for it. */
 typedef struct kiln_lease kiln_lease;
 
+/** The options of a space of blobs. Zeros and nulls are defaults, except for the space's name. */
 typedef struct kiln_blobs_options {
   size_t struct_size;
   /** 1 to 64 characters of a-z 0-9 _ - . ; `kiln caches capture` has "files", "dir" and names that begin with "dir.". */
