@@ -143,7 +143,7 @@ TEST_F(OtherArch, AReleaseMeanwhileDropsTheBetterImage) {
     scope.release();
   }
   EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(100)),
-                               [&] { return service.stats().compiles == 1; }));
+                               [&] { return service.stats().puts == 1; }));
   EXPECT_EQ(arch_of(scope.open("f").get(3)), "sm_103a");
 }
 
