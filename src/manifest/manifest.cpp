@@ -144,15 +144,19 @@ std::uint32_t passed_size(const Manifest& manifest, PassedArgument passed) noexc
                                                    : kTensorMapBytes;
 }
 
+bool is_the_call(const std::vector<PassedArgument>& passed, const Manifest& manifest) noexcept {
+  if (passed.size() != manifest.arguments.size()) return false;
+  for (std::size_t i = 0; i < passed.size(); ++i)
+    if (passed[i].from != PassedArgument::From::call || passed[i].index != i) return false;
+  return true;
+}
+
 std::string passed_text(const Manifest& manifest) {
+  if (is_the_call(manifest.passed, manifest)) return {};
   std::string out;
-  bool as_called = manifest.passed.size() == manifest.arguments.size();
-  for (std::size_t i = 0; i < manifest.passed.size(); ++i) {
-    const PassedArgument& passed = manifest.passed[i];
-    as_called = as_called && passed.from == PassedArgument::From::call && passed.index == i;
-    out += (i ? ", " : "") + passed_name(manifest, passed);
-  }
-  return as_called ? "" : out;
+  for (const PassedArgument& passed : manifest.passed)
+    out += (out.empty() ? "" : ", ") + passed_name(manifest, passed);
+  return out;
 }
 
 std::string element_text(const TensorMapSpec& map) {

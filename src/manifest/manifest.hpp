@@ -244,6 +244,8 @@ std::vector<std::string> parameter_names(const Manifest& manifest);
 const std::string& passed_name(const Manifest& manifest, PassedArgument passed) noexcept;
 std::uint32_t passed_size(const Manifest& manifest, PassedArgument passed) noexcept;
 
+/// True when `passed` is every argument of a call in its order, and nothing else.
+bool is_the_call(const std::vector<PassedArgument>& passed, const Manifest& manifest) noexcept;
 /// The kernel's arguments as a text, "map_x, out, rows"; "" when they are the arguments of a call.
 std::string passed_text(const Manifest& manifest);
 /// The dtype of a tensor map as the manifest says it: "T", "bf16", "tf32".

@@ -147,9 +147,7 @@ std::vector<LaunchRecipe::Dimension> LaunchRecipe::varying(const std::vector<Exp
 void LaunchRecipe::take_passed(const source::Manifest& manifest, source::Which which) {
   using From = source::PassedArgument::From;
   passed = source::passed_to(manifest, which);
-  passes_the_call_ = passed.size() == manifest.arguments.size();
-  for (std::size_t i = 0; i < passed.size(); ++i)
-    passes_the_call_ = passes_the_call_ && passed[i].from == From::call && passed[i].index == i;
+  passes_the_call_ = source::is_the_call(passed, manifest);
   for (std::size_t i = 0; which == source::Which::kernel && i < manifest.tensor_maps.size(); ++i) {
     const int in = manifest.tensor_maps[i].in;
     const bool wanted = std::any_of(passed.begin(), passed.end(), [&](const source::PassedArgument& p) {

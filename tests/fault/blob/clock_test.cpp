@@ -9,10 +9,6 @@ using namespace std::chrono_literals;
 
 constexpr std::int64_t kTenYears = 10ll * 365 * 24 * 3600;
 
-struct ClockTalk {
-  std::atomic<bool> leased, go_on;
-};
-
 class BlobClock : public BlobFault {
  protected:
   void TearDown() override { kiln_shift_clock(0); }
@@ -24,15 +20,9 @@ class BlobClock : public BlobFault {
     Children children;
     children.start([&] {
       kiln_shift_clock(shift);
-      Service service(options());
-      BlobSpace& space = space_of(service);
-      auto got = space.lease("k", soon());
-      if (!got.lease) return 1;
-      talk_->leased = true;
-      if (!fault::eventually([&] { return talk_->go_on.load(); })) return 2;
-      if (dies) ::raise(SIGKILL);
-      std::string why;
-      return space.put("k", "made", std::move(got.lease), why) == BlobSpace::Put::stored ? 0 : 3;
+      return make([&] {
+        if (dies) ::raise(SIGKILL);
+      });
     });
     ASSERT_TRUE(fault::eventually([&] { return talk_->leased.load(); }));
     Service service(options());
@@ -49,7 +39,6 @@ class BlobClock : public BlobFault {
     EXPECT_EQ(children.wait(), std::vector<int>{dies ? 128 + SIGKILL : 0});
     space.erase("k");
   }
-  Shared<ClockTalk> talk_;
 };
 
 TEST_F(BlobClock, ALeaseOfAProcessWithAClockFarAheadIsKeptUntilItsEnd) {

@@ -143,56 +143,14 @@ TEST_F(BlobDisk, DamagedBytesAreMissesAndPutsHeal) {
 
 TEST_F(BlobDisk, APutKilledAtAnyStepLeavesTheOldOrTheNewBlob) {
   const std::string old = content_of(11, 0), fresh = content_of(11, 1);
-  for (const char* action : {"kill", "kill-after", "kill-half"}) {
-    bool ended = false;
-    for (int step = 1; !ended && step < 200 && !HasFailure(); step += ci_or_night(3, 1)) {
-      {
-        Service service(options());
-        put(space_of(service), "k", old);
-      }
-      Children children;
-      children.start([&] {
-        kiln_fault_arm(
-            ((std::string(action) == "kill-half" ? "data:" : "any:") + std::to_string(step) + ':' + action)
-                .c_str());
-        Service service(options());
-        put(space_of(service), "k", fresh);
-        return 0;
-      });
-      const int status = children.wait().front();
-      EXPECT_TRUE(status == 0 || status == 128 + SIGKILL) << status;
-      ended = status == 0;
-      const std::string now = found("k");
-      EXPECT_TRUE(now == old || now == fresh) << action << ' ' << step;
-    }
-    EXPECT_TRUE(ended) << action;
-  }
+  for (const char* action : {"kill", "kill-after"}) kill_puts("any", action, ci_or_night(3, 1), old, fresh);
+  kill_puts("data", "kill-half", ci_or_night(3, 1), old, fresh);
 }
 
-TEST_F(BlobDisk, ALargeBlobKilledWhileItReplacesAnotherIsOneOfBothOrAbsent) {
-  std::string old(cache::kBlobPart + 5, 'o');
-  const std::string fresh(cache::kBlobPart + 7, 'f');
-  {
-    Service service(options());
-    put(space_of(service), "k", old);
-  }
-  bool ended = false;
+TEST_F(BlobDisk, ALargeBlobKilledWhileItReplacesAnotherIsOneOfBoth) {
+  const std::string old(cache::kBlobPart + 5, 'o'), fresh(cache::kBlobPart + 7, 'f');
   // A put of three records makes some 70 calls, so CI dies in each of the three and between them.
-  for (int step = 2; !ended && step < 400 && !HasFailure(); step += ci_or_night(17, 1)) {
-    Children children;
-    children.start([&] {
-      kiln_fault_arm(("any@data.mdb:" + std::to_string(step) + ":kill").c_str());
-      Service service(options());
-      put(space_of(service), "k", fresh);
-      return 0;
-    });
-    const int status = children.wait().front();
-    EXPECT_TRUE(status == 0 || status == 128 + SIGKILL) << status;
-    ended = status == 0;
-    const std::string now = found("k");
-    EXPECT_TRUE(now == old || now == fresh) << "step " << step << ": " << now.size();
-  }
-  EXPECT_TRUE(ended);
+  kill_puts("any@data.mdb", "kill", ci_or_night(17, 1), old, fresh);
   Service service(options());
   put(space_of(service), "k", "small");
   EXPECT_EQ(found("k"), "small");
