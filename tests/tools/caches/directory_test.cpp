@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
+#include <regex>
 #include <thread>
 
 #include "support/time_limit.hpp"
@@ -224,6 +226,24 @@ TEST_F(CachedDirectory, AnotherVersionOfADistributionIsAMiss) {
   EXPECT_EQ(restore(one, with_profiles())["found"], true);
   fs::rename(site + "thing-1.dist-info", site + "thing-2.dist-info");
   EXPECT_EQ(restore(one, with_profiles())["found"], false);
+}
+
+TEST_F(CachedDirectory, AnInterpreterThatIsAScriptIsAskedForItsVersion) {
+  if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "no python3 on this machine";
+  add_profile("one", "[depends]\ndistributions = ['thing']\nfacts = ['python']\n");
+  fs::create_directories(path("site/thing-1.2.dist-info"));
+  const auto facts_with = [&](const std::string& script) {
+    write("python3", "#!/bin/sh\n" + script + '\n');
+    fs::permissions(path("python3"), fs::perms(0755));
+    return restore({"one", "--python", path("python3")}, with_profiles())["compatibility"];
+  };
+  const auto facts =
+      facts_with("echo an environment starts\nPYTHONPATH=" + path("site") + " exec python3 \"$@\"");
+  const std::string version = facts[0];
+  EXPECT_TRUE(std::regex_match(version, std::regex("python 3\\.[0-9]+"))) << version;
+  EXPECT_EQ(facts[1], "dist.thing 1.2");
+  for (const char* script : {"exit 1", "echo 3.12", "echo kiln-python"})
+    EXPECT_EQ(facts_with(script), nlohmann::json({"python none", "dist.thing none"})) << script;
 }
 
 TEST_F(CachedDirectory, OnlyImmutableFilesBecomeHardLinks) {

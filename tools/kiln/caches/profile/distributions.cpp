@@ -3,11 +3,14 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "kiln/error.hpp"
 #include "tools/kiln/cli/child_process.hpp"
 
 namespace kiln::cli {
@@ -40,6 +43,30 @@ std::string interpreter(const std::string& python) {
   return environment.empty() ? find_program("python3", {}) : std::string(environment) + "/bin/python";
 }
 
+/// The answer of an interpreter about itself.
+struct Introduction {
+  std::string version;            ///< "3.12"
+  std::vector<std::string> path;  ///< sys.path
+};
+
+constexpr int kPatience_ms = 30'000;  // a script may start an environment first
+/// Begins with a line end, which is the byte that a wait consumes. A script may print lines of its own before.
+constexpr const char* kQuestion =
+    "import sys; print('\\nkiln-python', '%d.%d' % sys.version_info[:2], *sys.path, sep='\\n')";
+
+/// Starts the interpreter once. Nothing when it cannot be started or gives another answer.
+std::optional<Introduction> introduction_of(const std::string& interpreter) try {
+  ChildProcess child({interpreter, "-c", kQuestion});
+  child.close_input();
+  if (!child.wait_for_byte(kPatience_ms)) return std::nullopt;
+  const std::vector<std::string> lines = base::split(child.read_all(), '\n');
+  const auto begin = std::find(lines.begin(), lines.end(), "kiln-python");
+  if (child.wait() != 0 || lines.end() - begin < 2) return std::nullopt;
+  return Introduction{begin[1], {begin + 2, lines.end()}};
+} catch (const Error&) {
+  return std::nullopt;
+}
+
 }  // namespace
 
 PythonPackages::PythonPackages(const std::string& python) {
@@ -57,6 +84,13 @@ PythonPackages::PythonPackages(const std::string& python) {
     const std::string full = value_in(config->bytes, "version");
     const auto parts = base::split(full, '.');
     if (parts.size() >= 2) version_ = parts[0] + '.' + parts[1];
+  }
+  if (version_ == kNone) {
+    if (const auto own = introduction_of(path)) {
+      version_ = own->version;
+      for (const std::string& directory : own->path) read(directory);
+      return;
+    }
   }
   search(prefix);
   if (config && value_in(config->bytes, "include-system-site-packages") != "true") return;
@@ -86,7 +120,7 @@ void PythonPackages::read(const std::string& site) {
 
 std::string PythonPackages::version_of(const std::string& distribution) const {
   const auto found = versions_.find(normalised(distribution));
-  return found == versions_.end() ? "none" : found->second;
+  return found == versions_.end() ? kNone : found->second;
 }
 
 }  // namespace kiln::cli
