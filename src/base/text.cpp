@@ -65,6 +65,18 @@ std::string decimal(double number) {
   return text;
 }
 
+std::string hex(std::string_view bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  out.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += digits[byte >> 4];
+    out += digits[byte & 15];
+  }
+  return out;
+}
+
 std::string_view environment(const char* name) noexcept {
   const char* value = std::getenv(name);
   return value ? value : "";

@@ -20,6 +20,8 @@ constexpr bool is_identifier_character(char c) noexcept {
 bool is_identifier(std::string_view text) noexcept;
 /// "600", "0.5", "1e-06": at most six significant digits, as printf's %g writes them.
 std::string decimal(double number);
+/// Two digits for each byte: "6b00ff".
+std::string hex(std::string_view bytes);
 /// The value of an environment variable; empty when it is not set. The view is valid until the variable
 /// is changed.
 std::string_view environment(const char* name) noexcept;

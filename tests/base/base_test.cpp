@@ -233,6 +233,7 @@ TEST(Text, WritesNumbersWithSixDigits) {
   EXPECT_EQ(decimal(600), "600");
   EXPECT_EQ(decimal(0.5), "0.5");
   EXPECT_EQ(decimal(1e-6), "1e-06");
+  EXPECT_EQ(hex(std::string_view("k\0\xff", 3)), "6b00ff");
   EXPECT_EQ(decimal(-1.0 / 3), "-0.333333");
   EXPECT_EQ(decimal(-2.2250738585072014e-308), "-2.22507e-308");
 }

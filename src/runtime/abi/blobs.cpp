@@ -2,6 +2,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/text.hpp"
 #include "runtime/abi/common.hpp"
 
 using namespace kiln;
@@ -33,18 +34,6 @@ void give_blob(kiln_text* out, BlobSpace::Found&& blob) {
 
 std::string dumped(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::string hex_of(std::string_view bytes) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out;
-  out.reserve(2 * bytes.size());
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += digits[byte >> 4];
-    out += digits[byte & 15];
-  }
-  return out;
 }
 
 nlohmann::json json_of(const BlobSpace& space) {
@@ -138,7 +127,7 @@ kiln_status kiln_blobs_list(kiln_blobs* blobs, kiln_text* out) {
       nlohmann::json items = nlohmann::json::array();
       for (const BlobSpace::Listed& item : of(blobs).list())
         items.push_back({{"key", item.key},
-                         {"key_hex", hex_of(item.key)},
+                         {"key_hex", base::hex(item.key)},
                          {"compatibility", item.compatibility},
                          {"size", item.size},
                          {"stored_bytes", item.stored_bytes},

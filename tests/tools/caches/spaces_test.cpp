@@ -43,6 +43,13 @@ TEST_F(CacheSpaces, LsOfASpaceShowsItsBlobs) {
   EXPECT_EQ(table.out.find("inductor"), std::string::npos) << table.out;
 }
 
+TEST_F(CacheSpaces, LsHasTheBytesOfAKeyThatIsNoText) {
+  put({"raw", "v1", std::string("k\0\xff", 3)}, "content");
+  auto json = kiln({"caches", "ls", "raw", "--json"}).json();
+  ASSERT_EQ(json["blobs"].size(), 1u);
+  EXPECT_EQ(json["blobs"][0]["key_hex"], "6b00ff");
+}
+
 TEST_F(CacheSpaces, ControlCharactersOfACompatibilityAreEscaped) {
   put({"triton", "v3\x1b[2J\n", "d"}, "third");
   for (const Arguments& command : {Arguments{"caches", "ls"}, Arguments{"caches", "ls", "triton"},

@@ -2,6 +2,7 @@
 #include "tools/kiln/caches/space/ls.hpp"
 
 #include "base/quote.hpp"
+#include "base/text.hpp"
 #include "tools/kiln/caches/space/blobs.hpp"
 #include "tools/kiln/cli/context.hpp"
 
@@ -71,6 +72,7 @@ int list_blobs(const Context& context, const BlobScan& scan, const NamedBlobs& n
     for (const StoredBlob& blob : scan.blobs)
       if (named.has(blob))
         out["blobs"].push_back({{"key", blob.key},
+                                {"key_hex", base::hex(blob.key)},
                                 {"compatibility", blob.compatibility},
                                 {"content_bytes", blob.content_bytes},
                                 {"stored_bytes", blob.stored_bytes},
