@@ -82,6 +82,39 @@ TEST_F(CapturedFiles, EveryModeBitIsRestored) {
     }
 }
 
+/// A user other than root cannot write into such a directory, so the restore has to open it for a while.
+TEST_F(CapturedFiles, ADirectoryThatIsReadOnlyStaysSoAndIsFilledAgain) {
+  fs::create_directory(path("jit/a/below"));
+  write_old("jit/a/below/f", "in two of them");
+  const std::vector<std::string> read_only = {"/a", "/a/below", ""};
+  const auto set_modes = [&](const std::string& root, mode_t mode) {
+    for (const std::string& name : read_only) set_mode(root + name, mode);
+  };
+  const auto expect_read_only = [&](const std::string& root) {
+    for (const std::string& name : read_only) EXPECT_EQ(mode_of(root + name), 0555u) << root << name;
+    EXPECT_EQ(mode_of(root + "/b"), 0755u);
+    expect_no_staging(path(root));
+  };
+  set_mode("jit/b", 0755);
+  set_mode("jit/a/below", 0555);
+  set_mode("jit/a", 0555);
+  set_mode("jit", 0555);
+  capture({path("jit"), "--name", "j"});
+  EXPECT_EQ(restore({"j", "--to", path("new")})["written"], 3);
+  expect_read_only("new");
+  set_modes("new", 0755);
+  fs::remove_all(path("new/a/below"));
+  fs::remove(path("new/a/kernel.cubin"));
+  fs::remove(path("new/b/kernel.cubin"));
+  for (const char* name : {"new/a", "new"}) set_mode(name, 0555);
+  EXPECT_EQ(restore({"j", "--to", path("new")})["written"], 3);
+  expect_read_only("new");
+  EXPECT_EQ(text_of("new/a/below/f"), "in two of them");
+  EXPECT_EQ(restore({"j", "--to", path("new")})["equal"], 3);
+  expect_read_only("new");
+  for (const char* root : {"jit", "new"}) set_modes(root, 0755);  // a user cannot remove them otherwise
+}
+
 TEST_F(CapturedFiles, AFileThatLostItsExecutableBitDiffers) {
   set_mode("jit/a/kernel.cubin", 0755);
   capture({path("jit")});

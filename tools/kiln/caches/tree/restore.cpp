@@ -42,24 +42,29 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
-/// The mode of a restored file or directory. Its owner can always read a file, and write into a directory, so that
-/// the next restore can.
+/// The mode of a restored file or directory. Its owner can always read it, so that the next restore can.
 mode_t mode_of(const TreeEntry& entry) noexcept {
-  return entry.mode | (entry.kind == Kind::directory ? 0700 : 0400);
+  return entry.mode | (entry.kind == Kind::directory ? 0500 : 0400);
 }
 
-/// Makes a directory with its mode, whatever the umask is. False, with `errno` set, when it is there or cannot be
-/// made.
+/// True for a directory that its owner cannot write into.
+bool is_read_only(const TreeEntry& entry) noexcept {
+  return entry.kind == Kind::directory && (entry.mode & S_IWUSR) == 0;
+}
+
+/// Makes a directory with its mode, whatever the umask is, and lets its owner write into it. False, with `errno` set,
+/// when it is there or cannot be made.
 bool make_directory(int parent, const TreeEntry& entry) noexcept {
   const char* const name = Beneath::name_of(entry.path);
   if (::mkdirat(parent, name, 0700) != 0) return false;
-  static_cast<void>(::fchmodat(parent, name, mode_of(entry), 0));  // a filesystem may refuse it
+  static_cast<void>(::fchmodat(parent, name, entry.mode | 0700, 0));  // a filesystem may refuse it
   return true;
 }
 
 /// The entries that are to be written.
 struct Work {
   std::vector<const TreeEntry*> directories, files, symlinks;
+  bool empty() const noexcept { return directories.empty() && files.empty() && symlinks.empty(); }
 };
 
 /// Finds out what is to be written into an existing directory.
@@ -275,6 +280,54 @@ void stage_symlinks(const std::vector<const TreeEntry*>& symlinks, const Staging
   }
 }
 
+/// Lets the owner write into directories that the record has as read-only, while a restore does. Only directories of
+/// the tree are changed, and none through a symlink.
+class Opened {
+ public:
+  /// The descriptor of the tree's root must stay open as long as this object lives.
+  Opened(const Tree& tree, int root) : tree_(tree), root_(root) {
+    if ((tree.root_mode & S_IWUSR) == 0) add(root, nullptr);
+  }
+  /// Takes the right away again, also from directories that were made meanwhile.
+  ~Opened() {
+    Beneath beneath(root_);
+    for (const auto& [entry, mode] : opened_) {
+      const int fd = entry ? directory(beneath, *entry) : root_;
+      if (fd >= 0) static_cast<void>(::fchmod(fd, mode));  // a filesystem may refuse it
+    }
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+  /// Opens the directories that exist.
+  void add_all() {
+    Beneath beneath(root_);
+    for (const TreeEntry& entry : tree_.entries) {
+      const int fd = is_read_only(entry) ? directory(beneath, entry) : -1;
+      if (fd >= 0) add(fd, &entry);
+    }
+  }
+  /// Notes directories that this restore makes: they get their modes at the end.
+  void add_made(const std::vector<const TreeEntry*>& directories) {
+    for (const TreeEntry* entry : directories)
+      if (is_read_only(*entry)) opened_.emplace_back(entry, mode_of(*entry));
+  }
+
+ private:
+  static int directory(Beneath& beneath, const TreeEntry& entry) {
+    return beneath.parent_of(entry.path + "/.");
+  }
+  void add(int fd, const TreeEntry* entry) {
+    struct stat status {};
+    if (::fstat(fd, &status) != 0 || (status.st_mode & S_IWUSR) != 0) return;
+    if (::fchmod(fd, (status.st_mode & 0777) | 0700) == 0) opened_.emplace_back(entry, status.st_mode & 0777);
+  }
+
+  const Tree& tree_;
+  const int root_;
+  std::vector<std::pair<const TreeEntry*, mode_t>> opened_;  // null: the root
+};
+
 /// Gives staged entries their names in a directory that exists.
 void publish(const RestoreRequest& request, const Work& work, const Staging& staging, int root,
              Restored& out) {
@@ -304,6 +357,7 @@ void publish(const RestoreRequest& request, const Work& work, const Staging& sta
 Work everything_of(const Tree& tree) {
   Work out;
   for (const TreeEntry& entry : tree.entries) {
+    if (entry.kind == Kind::directory) out.directories.push_back(&entry);
     if (entry.is_file()) out.files.push_back(&entry);
     if (entry.kind == Kind::symlink) out.symlinks.push_back(&entry);
   }
@@ -314,12 +368,15 @@ Work everything_of(const Tree& tree) {
 Restored merge(const RestoreRequest& request, const Tree& tree, int root, runtime::BlobSpace& files) {
   Restored out;
   const Work work = Comparison(request, root, out).compare(tree);
-  if (work.directories.empty() && work.files.empty() && work.symlinks.empty()) return out;
+  if (work.empty()) return out;
+  Opened opened(tree, root);
   const Staging staging(request.root);
   stage_directories(tree, staging);
   out.missing = Fetch(request, staging, files).run(work.files);
   if (!out.missing.empty()) return out;
   stage_symlinks(work.symlinks, staging);
+  opened.add_all();
+  opened.add_made(work.directories);
   publish(request, work, staging, root, out);
   return out;
 }
@@ -336,6 +393,10 @@ std::optional<Restored> make(const RestoreRequest& request, const Tree& tree, ru
   if (!out.missing.empty()) return out;
   stage_symlinks(work.symlinks, staging);
   if (!staging.become(request.root, tree.root_mode)) return std::nullopt;
+  // A directory that its owner cannot write into could not be renamed or removed, so modes come last.
+  Opened opened(tree, staging.fd());
+  opened.add_made(work.directories);
+  static_cast<void>(::fchmod(staging.fd(), (tree.root_mode & 0777) | 0500));  // a filesystem may refuse it
   out.written = work.files.size();
   return out;
 }
