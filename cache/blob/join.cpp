@@ -15,4 +15,14 @@ std::optional<Bytes> JoinedContent::whole() {
   return bytes_of(std::move(content_));
 }
 
+void PartCount::add(const BlobFacts& facts) {
+  if (facts.part != 0) ++parts_[blob_part_key(facts, 0).key];
+}
+
+bool PartCount::has_all(const BlobFacts& head) const {
+  if (head.parts == 0) return true;
+  const auto found = parts_.find(blob_part_key(head, 0).key);
+  return found != parts_.end() && found->second == head.parts;
+}
+
 }  // namespace kiln::cache

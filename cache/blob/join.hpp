@@ -1,6 +1,8 @@
-// The content of a blob, put together from the pieces of its records.
+// The content of a blob, put together from the pieces of its records, and whether all of these are there.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -25,6 +27,18 @@ class JoinedContent {
   const BlobFacts& facts_;
   std::string content_;
   bool fits_ = true;
+};
+
+/// Counts the parts of blobs in a listing of one store. Used by one thread.
+class PartCount {
+ public:
+  /// Counts the record with these facts, where it is a part.
+  void add(const BlobFacts& facts);
+  /// True when all parts that this head names were counted; always for a blob without parts.
+  bool has_all(const BlobFacts& head) const;
+
+ private:
+  std::map<Key, std::uint32_t> parts_;  // by the key of the first part, which is of one content
 };
 
 }  // namespace kiln::cache

@@ -381,16 +381,22 @@ std::vector<BlobSpace::Listed> BlobSpace::list() {
   std::vector<Listed> out;
   std::set<Key> seen;
   for (const auto& store : core_.state().stores.asked()) {
+    cache::PartCount parts;
+    std::vector<std::pair<cache::BlobFacts, cache::Entry>> heads;
     store->list(range.first, range.last, [&](const cache::Entry& entry) {
       if (!cache::is_blob(entry.facts)) return;
       try {
         cache::BlobFacts facts = cache::decode_blob(entry.facts);
-        if (facts.space != options_.space || facts.part != 0 || !seen.insert(entry.key).second) return;
-        out.push_back({std::move(facts.key), std::move(facts.compatibility), facts.size, entry.stored_bytes,
-                       entry.last_used_s, entry.uses, store->directory()});
+        if (facts.space != options_.space) return;
+        parts.add(facts);
+        if (facts.part == 0) heads.emplace_back(std::move(facts), entry);
       } catch (const base::Malformed&) {  // of another version of kiln
       }
     });
+    for (auto& [facts, entry] : heads)
+      if (parts.has_all(facts) && seen.insert(entry.key).second)
+        out.push_back({std::move(facts.key), std::move(facts.compatibility), facts.size, entry.stored_bytes,
+                       entry.last_used_s, entry.uses, store->directory()});
   }
   return out;
 }

@@ -106,6 +106,7 @@ TEST_F(BlobSpaceTest, ALargeBlobIsWholeOrAbsent) {
   const Key part = cache::blob_part_key(cache::decode_blob(listed->facts), 1).key;
   ASSERT_EQ(service.state().stores.writable()->trim({part, part}, 0, soon()), 1u);
   EXPECT_EQ(space.get("k"), std::nullopt) << "a part was evicted";
+  EXPECT_TRUE(space.list().empty());
   ASSERT_EQ(put(space, "k", content), BlobSpace::Put::stored) << "the part is written again";
   EXPECT_TRUE(space.get("k") == content);
   EXPECT_TRUE(space.erase("k"));

@@ -50,7 +50,7 @@ std::set<DirectoryId> own_directories(const std::string& root, runtime::Service&
 
 constexpr int kCaptures = 3;  // of a directory whose files are cleared meanwhile
 
-/// True when the store has the record and the files that it names.
+/// True when the store has the record, and the files that it names with all their parts.
 bool is_whole(const CapturedTarget& captured, const Target& target, runtime::Service& service) {
   if (!records_of(target, service).get(target.record.key)) return false;
   std::set<std::string> there;

@@ -47,7 +47,8 @@ Answer answer_of(const Target& target, const runtime::Config& config) {
   const auto tree = read_list(target.record, stores, out.reason);
   if (tree) {
     std::set<std::string> there;
-    for (const StoredBlob& blob : scan_blobs(config, kFileSpace).blobs) there.insert(blob.key);
+    for (const StoredBlob& blob : scan_blobs(config, kFileSpace).blobs)
+      if (blob.whole) there.insert(blob.key);
     out.files = tree->files(), out.bytes = tree->bytes();
     for (const TreeEntry& entry : tree->entries)
       out.missing += entry.is_file() && !there.contains(entry.digest.hex());

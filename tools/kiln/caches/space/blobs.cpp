@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -10,6 +11,7 @@
 #include "base/text.hpp"
 #include "base/wire.hpp"
 #include "cache/blob/blob.hpp"
+#include "cache/blob/join.hpp"
 #include "compile/key/tuned_choice.hpp"
 #include "kiln/error.hpp"
 #include "tools/kiln/cli/context.hpp"
@@ -30,8 +32,9 @@ class StoreScan {
         store.list(range.first, range.last, [this](const cache::Entry& entry) { add(entry); });
     out_.unreadable += listed.unreadable;
     for (auto& [name, found] : blobs_) {
-      if (!found.whole) continue;  // parts that an eviction left
+      if (!found.head) continue;  // parts that an eviction left
       found.blob.directory = store.directory();
+      found.blob.whole = parts_.has_all(*found.head);
       out_.blobs.push_back(std::move(found.blob));
     }
   }
@@ -39,7 +42,8 @@ class StoreScan {
  private:
   struct Found {
     StoredBlob blob;
-    bool whole = false;  ///< the record that names the blob was met, not only parts
+    std::optional<cache::BlobFacts>
+        head;  ///< of the record that names the blob; nothing when only parts were met
   };
 
   void add(const cache::Entry& entry) {
@@ -61,8 +65,9 @@ class StoreScan {
     Found& found = blobs_[Name(facts.space, facts.compatibility, facts.key)];
     StoredBlob& blob = found.blob;
     blob.stored_bytes += entry.stored_bytes;
+    parts_.add(facts);
     if (facts.part != 0) return;
-    found.whole = true;
+    found.head = facts;
     blob.space = facts.space, blob.compatibility = facts.compatibility, blob.key = facts.key;
     blob.content_bytes = facts.size;
     blob.last_used_s = entry.last_used_s, blob.uses = entry.uses;
@@ -71,6 +76,7 @@ class StoreScan {
   BlobScan& out_;
   const std::string& space_;
   std::map<Name, Found> blobs_;
+  cache::PartCount parts_;
 };
 
 }  // namespace

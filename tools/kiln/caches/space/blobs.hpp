@@ -16,6 +16,7 @@ struct StoredBlob {
   std::uint64_t stored_bytes = 0;           ///< of its record, and of the records of its parts
   std::uint64_t last_used_s = 0, uses = 0;  ///< as in cache::Entry
   std::string directory;                    ///< of the store
+  bool whole = false;                       ///< all its parts are in the same store
 };
 
 /// How many records of one kind there are, and their bytes.

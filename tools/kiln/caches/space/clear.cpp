@@ -62,8 +62,8 @@ class Choice {
 
 using NameInSpace = std::pair<std::string, std::string>;  // compatibility, key
 
-/// The keys of the chosen blobs of a space with their parts, and of parts that belong to no blob of the store:
-/// an eviction or a killed put left them.
+/// The keys of the chosen blobs of a space with their parts, and of parts that belong to no blob of the store. An
+/// eviction or a killed put left such parts, or a put has not come to its end.
 class GoingKeys {
  public:
   explicit GoingKeys(const std::vector<const StoredBlob*>& gone) {
@@ -81,11 +81,14 @@ class GoingKeys {
     });
     for (const auto& [key, facts] : parts_) {
       const auto whole = whole_.find({facts.compatibility, facts.key});
-      if (whole == whole_.end() || whole->second != std::pair(facts.content, facts.part_bytes))
-        keys_.push_back(key);
+      if (whole != whole_.end() && whole->second == std::pair(facts.content, facts.part_bytes)) continue;
+      keys_.push_back(key);
+      swept_.insert(facts.key);
     }
     return std::move(keys_);
   }
+  /// The blobs, by the keys that their makers gave, whose parts go because they have no head.
+  const std::set<std::string>& swept() const noexcept { return swept_; }
 
  private:
   void add(const Key& key, cache::BlobFacts&& facts) {
@@ -99,6 +102,7 @@ class GoingKeys {
   }
 
   std::set<NameInSpace> wanted_;
+  std::set<std::string> swept_;
   std::vector<Key> keys_;
   std::vector<std::pair<Key, cache::BlobFacts>> parts_;
   std::map<NameInSpace, std::pair<Digest, std::uint64_t>> whole_;
@@ -118,25 +122,30 @@ class Removal {
   }
 
   void remove(const std::string& space, const std::vector<const StoredBlob*>& gone) {
-    const std::vector<Key> keys = GoingKeys(gone).list(*store_, space);
+    GoingKeys going(gone);
+    const std::vector<Key> keys = going.list(*store_, space);
+    if (space == kFileSpace) swept_files_.insert(going.swept().begin(), going.swept().end());
     if (store_->remove(keys, deadline_) < keys.size() && deadline_.passed())
       throw Error(Errc::io, "not everything was removed from '" + store_->directory() +
                                 "', because other processes write to it; run the command again");
   }
+  /// The files whose parts were removed because they had no head.
+  const std::set<std::string>& swept_files() const noexcept { return swept_files_; }
 
  private:
   const base::Deadline deadline_;
+  std::set<std::string> swept_files_;
   std::shared_ptr<cache::Store> store_;
 };
 
-/// A capture that stores its record after this process has looked at the records, and checks its files before they are
-/// removed, does not notice that they go. So this process looks once more. Throws Error(io).
-void check_records(const runtime::Config& config, const UnnamedFiles& removed) {
-  std::set<std::string> keys;
-  for (const StoredBlob* file : removed.files) keys.insert(file->key);
+/// A capture that stores its record after this process has looked at the records, and checks its files before they or
+/// their parts are removed, does not notice that they go. So this process looks once more. `keys` are the files of which
+/// something was removed. Throws Error(io).
+void check_records(const runtime::Config& config, std::set<std::string> keys) {
+  if (keys.empty()) return;
   const BlobScan scan = scan_blobs(config);
   for (const StoredBlob& blob : scan.blobs)
-    if (blob.space == kFileSpace) keys.erase(blob.key);  // stored again
+    if (blob.space == kFileSpace && blob.whole) keys.erase(blob.key);  // stored again
   for (const StoredBlob& blob : scan.blobs) {
     if (!is_of_directories(blob.space)) continue;
     for (const std::string& file : files_named_by({&blob}, config))
@@ -182,10 +191,10 @@ int clear(const Context& context, const ClearArguments& arguments) {
       rest = scan_blobs(config);  // with the records that captures have stored meanwhile
       unnamed = unnamed_files(config, rest, going, {});
     }
-    if (!unnamed.files.empty()) {
-      removal.remove(kFileSpace, unnamed.files);
-      check_records(config, unnamed);
-    }
+    if (!unnamed.files.empty()) removal.remove(kFileSpace, unnamed.files);
+    std::set<std::string> removed = removal.swept_files();
+    for (const StoredBlob* file : unnamed.files) removed.insert(file->key);
+    check_records(config, std::move(removed));
   }
   bytes += unnamed.bytes;
   if (context.json) {
