@@ -139,10 +139,21 @@ TEST_F(CacheHealth, DoctorNamesASpaceBeyondItsBudget) {
     put({"triton", "v1", std::to_string(i)}, content);
   }
   const auto found = findings({{"KILN_CACHE_MAX_SIZE", "4M"}});
-  EXPECT_TRUE(is_among(
-      found, {"warning: space triton: its blobs have", "of the 2.0 MiB", "raise KILN_CACHE_MAX_SIZE"}))
+  EXPECT_TRUE(is_among(found, {"warning: space triton: its blobs have", "more than the 2.0 MiB",
+                               "raise KILN_CACHE_MAX_SIZE", "does not record a budget that a program gave"}))
       << all(found);
   EXPECT_FALSE(is_among(findings(), {"warning"}));
+}
+
+TEST_F(CacheHealth, DoctorSaysThatItDoesNotKnowABudgetOfAProgram) {
+  put({"triton", "v1", "k"}, "content");
+  Counted counted;
+  counted.evictions = 3;
+  count("triton", counted);
+  const auto found = findings();
+  EXPECT_TRUE(is_among(found, {"note: space triton: its blobs have", "3 records had to go",
+                               "gave a smaller budget", "does not record a budget that a program gave"}))
+      << all(found);
 }
 
 TEST_F(CacheHealth, DoctorNamesASwitchThatHasNoEffect) {

@@ -156,19 +156,28 @@ class SpaceProbe {
     if (const std::uint64_t count = space_.counts.at(counter))
       add(Status::note, counted(count, one) + ' ' + what + ", since the store was made", fix);
   }
+  /// The store does not record a budget that a program gave, so only the budget of the configuration is known here.
   void probe_budget(std::uint64_t budget) {
-    const std::string sizes = human_bytes(space_.stored_bytes) + " of the " + human_bytes(budget) +
-                              " that a space has, unless a program says otherwise";
-    const std::string fix =
-        "raise KILN_CACHE_MAX_SIZE, or run 'kiln caches clear " + space_.space + " --older-than 30d'";
+    const std::string has = "its blobs have " + human_bytes(space_.stored_bytes);
+    const std::string least = "the least recently used ones";
+    const std::string of_default = human_bytes(budget) + " that a space has without a budget of its own";
+    const std::string unknown = "The store does not record a budget that a program gave to kiln.Blobs. ";
+    const std::string clear = "run 'kiln caches clear " + space_.space + " --older-than 30d'";
+    const std::uint64_t evictions = space_.counts.at("evictions");
     if (space_.stored_bytes > budget)
-      add(Status::warning, "its blobs have " + sizes + ": the next put deletes the least recently used ones",
-          fix);
-    else if (space_.stored_bytes > budget / 10 * 9 && space_.counts.at("evictions") > 0)
-      add(Status::note,
-          "its blobs have " + sizes + ", and " + counted(space_.counts.at("evictions"), "record") +
-              " had to go since the store was made",
-          fix);
+      return add(
+          Status::warning,
+          has + ", more than the " + of_default + ": a program without one deletes " + least +
+              " at its next put",
+          unknown + "If every program gives one, this is right; else raise KILN_CACHE_MAX_SIZE, or " + clear);
+    if (evictions == 0) return;
+    const std::string gone = ", and " + counted(evictions, "record") + " had to go since the store was made";
+    if (space_.stored_bytes > budget / 10 * 9)
+      return add(Status::note, has + " of the " + of_default + gone,
+                 "raise KILN_CACHE_MAX_SIZE, or " + clear);
+    add(Status::note,
+        has + " of the " + of_default + gone + ": the store was full, or a program gave a smaller budget",
+        unknown + "Raise that budget, or KILN_CACHE_MAX_SIZE if the store was full");
   }
 
   const SpaceView& space_;
