@@ -24,6 +24,7 @@ class MemoryBackend : public fleet::Backend {
   fleet::Outcome put(const Key& key, std::string row, std::string envelope, base::Deadline) override {
     const std::lock_guard lock(mutex_);
     if (!fault_) return fault_;
+    if (envelope.size() > most_bytes_) return {fleet::Fault::refused, "as the test wants"};
     rows_[key.specialisation][key.toolchain.hex()] = std::move(row);
     entries_[key] = std::move(envelope);
     return {};
@@ -70,6 +71,11 @@ class MemoryBackend : public fleet::Backend {
   void fail(fleet::Fault fault, const std::string& detail = "as the test wants") {
     const std::lock_guard lock(mutex_);
     fault_ = {fault, fault == fleet::Fault::none ? "" : detail};
+  }
+  /// From now on larger entries are refused.
+  void refuse_larger_than(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    most_bytes_ = bytes;
   }
   /// The bytes under an entry's name, which a test may read or damage.
   std::string& entry(const Key& key) { return entries_[key]; }
@@ -282,6 +288,7 @@ class MemoryBackend : public fleet::Backend {
 
   mutable std::mutex mutex_;  // guards all members below except upkeep_
   fleet::Outcome fault_;      // how every request ends; converts to true when it is no fault
+  std::size_t most_bytes_ = std::string::npos;  // of an entry
   std::map<Key, std::string> entries_;
   std::map<Digest, std::map<std::string, std::string>> rows_;
   std::map<Key, Lease> leases_;

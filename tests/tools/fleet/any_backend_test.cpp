@@ -72,23 +72,57 @@ TEST_F(AnyBackend, PruneTakesWhatNobodyCanUse) {
   EXPECT_TRUE(prune_tier(tier_, {}).fault.down);
 }
 
+/// The records of a blob in a store that cuts it in parts of this size.
+struct StoredBlobRecords {
+  StoredBlobRecords(const std::string& content, std::uint64_t part_bytes) {
+    cache::each_record({"s", "v1", "k"}, content, part_bytes,
+                       [&](cache::Record&& record) { records.emplace(record.key, std::move(record)); });
+  }
+  Pushed push(fleet::Tier& tier) const {
+    std::vector<Key> keys;
+    for (const auto& [key, record] : records) keys.push_back(key);
+    return push_entries(
+        tier, keys, [&](const Key& key) -> cache::Peeked<cache::Record> { return {records.at(key)}; }, true);
+  }
+  std::map<Key, cache::Record> records;
+};
+
 TEST_F(AnyBackend, ABlobThatTheTierHasInOtherPartsIsPushedAgain) {
-  const cache::BlobName name{"s", "v1", "k"};
   const std::string content = testing::noise(runtime::kTierPart + 5);
-  cache::each_record(name, content, runtime::kTierPart / 2, [&](cache::Record&& record) {
+  cache::each_record({"s", "v1", "k"}, content, runtime::kTierPart / 2, [&](cache::Record&& record) {
     put(runtime::envelope_of(std::move(record), {"", "blobs of s", {}}), *key_);
   });
-  std::map<Key, cache::Record> here;
-  cache::each_record(name, content, cache::kBlobPart,
-                     [&](cache::Record&& record) { here.emplace(record.key, std::move(record)); });
-  const Key key = cache::blob_key(name).key;
-  ASSERT_EQ(here.size(), 1u);
-  const RecordOf record = [&](const Key& wanted) -> cache::Peeked<cache::Record> {
-    return {here.at(wanted)};
-  };
-  EXPECT_EQ(push_entries(tier_, {key}, record, true).pushed, 3u)
-      << "two parts, and the entry that names them";
-  EXPECT_EQ(push_entries(tier_, {key}, record, true).present, 3u);
+  const StoredBlobRecords here(content, cache::kBlobPart);
+  ASSERT_EQ(here.records.size(), 1u);
+  EXPECT_EQ(here.push(tier_).pushed, 3u) << "two parts, and the entry that names them";
+  EXPECT_EQ(here.push(tier_).present, 3u);
+}
+
+TEST_F(AnyBackend, ABlobOfSmallPartsIsPushedWhole) {
+  const StoredBlobRecords here(testing::noise(1000), 400);
+  ASSERT_EQ(here.records.size(), 4u);
+  const Pushed pushed = here.push(tier_);
+  EXPECT_EQ(pushed.pushed, 1u);
+  EXPECT_TRUE(pushed.covers_all());
+  const cache::BlobKey head = cache::blob_key({"s", "v1", "k"});
+  const auto there = tier_.fetch({{head.key, head.text, fleet::Asked::Text::whole}}, base::Deadline::never());
+  ASSERT_TRUE(there.front().entry);
+  EXPECT_EQ(cache::decode_blob(there.front().entry->facts).parts, 0u) << "the entry has all of the content";
+  EXPECT_EQ(here.push(tier_).present, 1u);
+}
+
+TEST_F(AnyBackend, AHeadIsNotPushedWithoutItsParts) {
+  const StoredBlobRecords here(testing::noise(runtime::kTierPart + 5), cache::kBlobPart);
+  server_->refuse_larger_than(1 << 20);
+  const Pushed refused = here.push(tier_);
+  EXPECT_EQ(refused.pushed, 1u) << "the second part is small";
+  EXPECT_EQ(refused.failed, 2u) << "the first part, and the head";
+  EXPECT_FALSE(refused.complete());
+  server_->refuse_larger_than(std::string::npos);
+  const Pushed done = here.push(tier_);
+  EXPECT_EQ(done.pushed, 2u);
+  EXPECT_EQ(done.present, 1u);
+  EXPECT_TRUE(done.covers_all());
 }
 
 }  // namespace

@@ -108,14 +108,36 @@ class Push {
       --out_.entries;
       return;
     }
-    if (facts.size <= runtime::kTierPart) return add(std::move(record));
+    if (facts.parts == 0 && facts.size <= runtime::kTierPart) return add(std::move(record));
     const auto content = whole_blob(facts, record, record_);
     if (!content) return count_miss(content.miss);
+    add(facts, content->view);
+  }
+  /// Cuts a blob as the tier has it. Its head follows only when the tier has all parts: a head without them would be a
+  /// miss for every node, and would replace a blob that is whole.
+  void add(const cache::BlobFacts& facts, std::string_view content) {
+    settle();
+    const std::uint64_t failed = out_.failed, handed_over = handed_over_, puts = tier_.totals().puts;
+    std::optional<cache::Record> head;
     --out_.entries;
-    cache::each_record(facts, content->view, runtime::kTierPart, [this](cache::Record&& part) {
+    cache::each_record(facts, content, runtime::kTierPart, [&](cache::Record&& record) {
       ++out_.entries;
-      if (!out_.fault.down) add(std::move(part));
+      if (record.key == cache::blob_key(facts).key)
+        head = std::move(record);
+      else if (!out_.fault.down)
+        add(std::move(record));
     });
+    settle();
+    if (out_.fault.down) return;
+    if (out_.failed == failed && tier_.totals().puts - puts == handed_over_ - handed_over)
+      add(*std::move(head));
+    else
+      ++out_.failed;
+  }
+  /// Sends what is waiting, and waits until it is written or has failed.
+  void settle() {
+    send();
+    tier_.flush(base::Deadline::after(kFlushPatience));
   }
   void count_miss(cache::Miss miss) { ++(miss == cache::Miss::absent ? out_.removed : out_.unreadable); }
 
