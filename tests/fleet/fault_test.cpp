@@ -78,6 +78,48 @@ TEST(RemoteFault, KeepsNoCallerThatIsLateHoweverFastTheServerSpeaks) {
   EXPECT_LE(connection.traffic().bytes_in() - before, 64u << 10);
 }
 
+/// Sends more than a server takes in 30 s, of which it takes some every 15 s, where 20 s are allowed. The times are made
+/// up. Returns after how many rounds the connection gave up.
+int rounds_of_a_slow_write(bool patient) {
+  constexpr std::size_t kSlice = std::size_t{4} << 20;
+  std::atomic<int> slices = 0;
+  BadServer server([&](Peer& peer) {
+    std::string slice(kSlice, 0);
+    for (int taken = 0;; ++taken) {
+      while (slices <= taken)
+        if (!peer.wait(1ms)) return;
+      if (::recv(peer.fd(), slice.data(), slice.size(), MSG_WAITALL) <= 0) return;
+    }
+  });
+  Connection connection({*Address::numeric("127.0.0.1", static_cast<std::uint16_t>(server.port()))}, nullptr,
+                        {}, {.connect = 20s, .read = 20s, .bytes_per_second = std::uint64_t{1} << 40});
+  auto now = base::Clock::now();
+  connection.begin({std::string(15 * kSlice, 'x'), {1 << 16}, patient}, now);
+  while (!connection.finished() && connection.traffic().bytes_out() == 0) connection.step(base::Clock::now());
+  for (int round = 1; round <= 6; ++round) {
+    now += 15s;
+    ++slices;
+    const auto before = connection.traffic().bytes_out();
+    const bool goes_on = base::poll_until(base::Deadline::after(60s), [&] {
+      if (!connection.finished()) connection.step(now);
+      return connection.finished() || connection.traffic().bytes_out() > before;
+    });
+    if (!goes_on || connection.finished()) return round;
+  }
+  // It takes no more, once it has what it was allowed to.
+  EXPECT_TRUE(base::poll_until(base::Deadline::after(60s), [&] {
+    connection.step(now += 21s);
+    return connection.finished();
+  }));
+  EXPECT_EQ(connection.failure().fault, Fault::timeout);
+  return 7;
+}
+
+TEST(RemoteFault, GivesAWriteForWhichNobodyWaitsTimeWhileTheServerTakesBytes) {
+  EXPECT_EQ(rounds_of_a_slow_write(false), 2) << "30 s, where 20 are allowed";
+  EXPECT_EQ(rounds_of_a_slow_write(true), 7);
+}
+
 TEST(RemoteFault, KeepsNoBufferOfALargeAnswer) {
   BadServer server([value = std::string(16 << 20, 'x')](Peer& peer) {
     while (!peer.command().empty() && peer.say_bulk(value)) {

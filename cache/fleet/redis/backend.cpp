@@ -53,7 +53,8 @@ Outcome RedisBackend::put(const Key& key, std::string row, std::string envelope,
   commands.push_back(
       {{"HSET", rows_key(key.specialisation), key.toolchain.hex(), std::move(row)}, tag, kSmallReply});
   commands.push_back({{"SET", entry_key(key)}, tag, kSmallReply});
-  commands.back().words.push_back(std::move(envelope));  // not copied, as an initializer would
+  commands.back().words.push_back(std::move(envelope));      // not copied, as an initializer would
+  for (Command& command : commands) command.patient = true;  // the thread of the queue waits, and no caller
   for (Answer& answer : client_.call(commands, deadline))
     if (!answer) return outcome_of(std::move(answer));
   return {};

@@ -2,7 +2,8 @@
 // and its answer or a fault comes back.
 //
 // No fault of a server becomes an exception. No exchange takes longer than its timeouts: connect (100 ms) and
-// read (150 ms + size / 20 MB/s). After three failures a server is not asked for 30 s.
+// read (150 ms + size / 20 MB/s; of a patient command since the server last took bytes). After three failures a server
+// is not asked for 30 s.
 #pragma once
 
 #include <cstdint>

@@ -101,8 +101,9 @@ void Connection::begin(Batch batch, Time now) {
   }
   state_ = State::exchanging;
   exchange_.begin(std::move(batch_.bytes), batch_.limits);
+  times_.patient = batch_.patient;
   batch_ = {};
-  times_.asked = now;
+  times_.asked = times_.allowed_from = now;
 }
 
 void Connection::step(Time now, Time caller) {
@@ -126,7 +127,9 @@ void Connection::step(Time now, Time caller) {
 
 void Connection::exchange(Time now) {
   const auto in_time = [this] { return base::Clock::now() < std::min(until(), times_.caller_until); };
+  const std::uint64_t sent_before = exchange_.bytes_out();
   if (auto failure = exchange_.proceed(in_time)) return give_up(failure->fault, std::move(failure->detail));
+  if (times_.patient && exchange_.bytes_out() != sent_before) times_.allowed_from = now;
   if (!exchange_.answered()) return;
   if (state_ == State::greeting) {
     greeted(now);
@@ -148,7 +151,7 @@ base::Clock::duration Connection::allowance() const noexcept {
 }
 
 Connection::Time Connection::until() const noexcept {
-  return state_ == State::exchanging ? times_.asked + allowance() : times_.connect_until;
+  return state_ == State::exchanging ? times_.allowed_from + allowance() : times_.connect_until;
 }
 
 Connection::Want Connection::want() const noexcept {

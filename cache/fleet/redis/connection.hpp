@@ -31,6 +31,7 @@ struct Login {
 struct Batch {
   std::string bytes;
   std::vector<std::uint64_t> limits;  ///< bytes of each reply, in order
+  bool patient = false;               ///< as in Command, of all commands
 };
 
 /// Not thread-safe.
@@ -83,6 +84,8 @@ class Connection {
   /// When each phase began, and until when it may take.
   struct Times {
     Time began{}, connect_until{}, asked{}, answered{};
+    bool patient = false;  // as in the batch
+    Time allowed_from{};   // asked, or when the server last took bytes of a patient batch
     Time caller_until = Time::max();
   };
 

@@ -40,6 +40,8 @@ void fill(Answer& answer, Reply reply) {
 /// Makes a batch of the commands that can be sent. The other errands are answered and removed.
 Batch batch_of(std::vector<Errand*>& errands) {
   Batch batch;
+  batch.patient =
+      std::all_of(errands.begin(), errands.end(), [](const Errand* e) { return e->command->patient; });
   std::erase_if(errands, [&](Errand* errand) {
     const std::size_t before = batch.bytes.size();
     if (errand->asking) append_command(batch.bytes, {"ASKING"});

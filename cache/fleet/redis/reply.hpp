@@ -14,6 +14,9 @@ struct Command {
   std::string tag;  ///< decides the server: the specialisation in hex, or empty for the first server
   /// The most bytes of the answer on the wire, everything inside counted. A longer answer is not read.
   std::uint64_t reply_limit = 1 << 16;
+  /// True: no caller waits for the answer. The time for the exchange then begins again whenever the server takes bytes,
+  /// so a slow server gets a large value, and one that hangs is given up as soon as for other commands.
+  bool patient = false;
 };
 
 struct Reply {
