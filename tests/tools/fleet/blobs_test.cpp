@@ -110,6 +110,36 @@ TEST_F(FleetBlobs, ABlobWithoutOneOfItsPartsIsNotPushed) {
   EXPECT_EQ(entries(), 0u);
 }
 
+TEST_F(FleetBlobs, ACaptureWritesTheDirectoryToTheTier) {
+  std::filesystem::create_directories(path("jit"));
+  write("jit/one", "one");
+  write("jit/two", "two");
+  write("jit/copy", "one");
+  const Arguments command = {"caches", "capture", path("jit"), "--name", "j", "--json"};
+  ASSERT_EQ(kiln(command, node("a")).status, 0);
+  EXPECT_EQ(entries(), 0u);
+  Arguments with_push = command;
+  with_push.push_back("--push");
+  const Finished pushed = kiln(with_push, node("a"));
+  ASSERT_EQ(pushed.status, 0) << pushed.err;
+  EXPECT_EQ(pushed.json()["tier"]["pushed"], 3)
+      << "two contents and a list, though they were captured before";
+  EXPECT_EQ(kiln(with_push, node("a")).json()["tier"]["present"], 3);
+  const Finished restored = kiln({"caches", "restore", "j", "--to", path("new")}, reader("b"));
+  EXPECT_EQ(restored.status, 0) << restored.out << restored.err;
+  EXPECT_EQ(base::read_file(path("new/two"))->bytes, "two");
+  EXPECT_EQ(kiln(with_push, alone("a")).status, 2) << "there is no tier";
+}
+
+TEST_F(FleetBlobs, ADirectoryWhoseFilesTheTierRefusesHasNoRecordThere) {
+  std::filesystem::create_directories(path("jit"));
+  write("jit/one", testing::noise(3 * kMiB));
+  ask({"CONFIG", "SET", "proto-max-bulk-len", "1048576"});  // the record would fit
+  const Finished pushed = kiln({"caches", "capture", path("jit"), "--name", "j", "--push"}, node("a"));
+  EXPECT_EQ(pushed.status, 3) << pushed.out << pushed.err;
+  EXPECT_EQ(entries(), 0u);
+}
+
 TEST_F(FleetBlobs, ADirectoryWithALargeFileIsRestoredFromTheTier) {
   KILN_NIGHTLY_ONLY();  // a server must answer within a second with 12 MiB
   std::filesystem::create_directories(path("jit"));

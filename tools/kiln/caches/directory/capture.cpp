@@ -1,19 +1,49 @@
 // kiln caches capture: stores a directory of another JIT compiler.
 #include "tools/kiln/caches/directory/capture.hpp"
 
+#include <set>
+
+#include "base/log.hpp"
 #include "tools/kiln/caches/directory/record.hpp"
 #include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/store/bundle_stores.hpp"
+#include "tools/kiln/store/tier/transfer.hpp"
 
 namespace kiln::cli {
 namespace {
 
 struct CaptureArguments : TargetArguments {
-  bool full = false;
+  bool full = false, push = false;
 };
 
+/// Writes the files of a captured directory to the tier, and its record once the tier has them all.
+Pushed push_captured(const Target& target, const Tree& tree, fleet::Tier& tier, Context& context) {
+  std::set<Key> files;
+  for (const TreeEntry& entry : tree.entries)
+    if (entry.is_file())
+      files.insert(cache::blob_key({kFileSpace, kFileCompatibility, entry.digest.hex()}).key);
+  BundleStores stores(context.config());
+  const RecordOf record = [&](const Key& key) { return stores.record(key); };
+  Pushed out = push_entries(tier, {files.begin(), files.end()}, record, context.json);
+  if (!out.covers_all()) return out;
+  const Pushed last = push_entries(tier, {cache::blob_key(target.record).key}, record, true);
+  out.entries += last.entries, out.pushed += last.pushed, out.present += last.present,
+      out.failed += last.failed;
+  out.unreadable += last.unreadable, out.removed += last.removed, out.left += last.left;
+  out.seconds += last.seconds;
+  out.fault = last.fault;
+  return out;
+}
+
 int capture(Context& context, const CaptureArguments& arguments) {
+  const auto tier = arguments.push ? writable_tier(context) : nullptr;
   const Target target = target_of(arguments, context);
   const CapturedTarget done = capture_target(target, arguments.full, context.service());
+  std::optional<Pushed> pushed;
+  if (tier) pushed = push_captured(target, done.tree, *tier, context);
+  if (pushed && pushed->fault)
+    base::warn("the fleet's tier at " + tier->url().safe() + ": " + pushed->fault.text);
+  const int status = pushed && !pushed->covers_all() ? kPartly : kDone;
   if (context.json) {
     Json out = json_of(context, target);
     out["files"] = done.tree.files();
@@ -24,15 +54,17 @@ int capture(Context& context, const CaptureArguments& arguments) {
     out["changed"] = done.changed;
     out["skipped"] = done.skipped;
     out["warnings"] = done.warnings;
+    if (pushed) out["tier"] = json_of(*pushed);
     print_json(out);
-    return kDone;
+    return status;
   }
   for (const std::string& warning : done.warnings) std::fprintf(stderr, "kiln: %s\n", warning.c_str());
   print_paragraph("Captured " + counted(done.tree.files(), "file") + ", " + human_bytes(done.tree.bytes()) +
                   ", of " + target.root + (done.changed ? "" : ", which has not changed since"));
   print_paragraph(counted(done.stored, "file") + ", " + human_bytes(done.stored_bytes) + ", were new",
                   Style::dim);
-  return kDone;
+  if (pushed) print_paragraph(text_of(*pushed));
+  return status;
 }
 
 }  // namespace
@@ -45,13 +77,17 @@ void add_caches_capture(Command app, Context& context) {
   sub.flag("--full", arguments->full,
            "Read every file, also files with the size and time of the last capture,\nand store files again "
            "whose stored bytes are damaged");
+  sub.flag("--push", arguments->push, "Write the directory to the fleet's tier, too");
   sub.footer(
       "NAME is a profile: it says where the directory is, which files count, and what they depend on.\n"
       "Profiles are TOML files in KILN_CACHES_PROFILES, ~/.config/kiln/profiles and share/kiln/profiles.\n"
       "Each file is stored once, however many directories have it. A file that changes while it is read is\n"
       "read again, or left out with a warning.\n"
       "A directory without a profile depends on the machine, its GPUs and the driver.\n"
-      "Exit status: 0 done, 1 failed, 2 usage.\n"
+      "With --push, the record is written to the tier once the tier has every file of it. Entries are "
+      "signed\n"
+      "with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says.\n"
+      "Exit status: 0 done, 1 failed, 2 usage or no tier, 3 the tier lacks some of it.\n"
       "Example: kiln caches capture flashinfer");
 }
 
