@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "kiln/kernel.hpp"
+#include "kiln/family.hpp"
 
 namespace kiln {
 inline namespace v1 {
@@ -101,6 +101,24 @@ class KernelTemplate {
     return got(detail::Positional<Args...>(args...), &options);
   }
 
+  /// Returns one handle over all members of the template's [family], and makes them ready (kiln_template_get_family in
+  /// kiln.h). The family's parameter is left out: by position it comes last, or is kiln::Value(). Each launch picks it.
+  /// Throws Error(not_ready) that names every member which a seal or a capture refuses.
+  template <class... Args>
+  Family get_family(const Args&... args) const {
+    return family(detail::Positional<Args...>(args...), nullptr);
+  }
+  Family get_family(std::initializer_list<NamedValue> named) const {
+    return family(detail::Named(named), nullptr);
+  }
+  template <class... Args>
+  Family get_family(const GetOptions& options, const Args&... args) const {
+    return family(detail::Positional<Args...>(args...), &options);
+  }
+  Family get_family(std::initializer_list<NamedValue> named, const GetOptions& options) const {
+    return family(detail::Named(named), &options);
+  }
+
   /// Returns the kernel if it is ready, and an empty one otherwise. Looks only into memory.
   template <class... Args>
   Kernel try_get(const Args&... args) const noexcept {
@@ -174,6 +192,12 @@ class KernelTemplate {
     const kiln_kernel* out = nullptr;
     detail::check(kiln_template_get_or_fallback(handle_, p.names, p.values, p.count, get, &out));
     return Kernel(out);
+  }
+  template <class Parameters>
+  Family family(const Parameters& p, const kiln_get* get) const {
+    const kiln_family* out = nullptr;
+    detail::check(kiln_template_get_family(handle_, p.names, p.values, p.count, get, &out));
+    return Family(out);
   }
   template <class Parameters>
   Future begun(const Parameters& p, const kiln_get* get) const {

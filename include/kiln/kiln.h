@@ -50,6 +50,8 @@ typedef struct kiln_template kiln_template;
 typedef struct kiln_scope kiln_scope;
 /** One loaded kernel. Its scope owns it. It is valid until the scope is released. */
 typedef struct kiln_kernel kiln_kernel;
+/** All members of a family, loaded. Its scope owns it. It is valid until the scope is released. */
+typedef struct kiln_family kiln_family;
 /** A kernel that is being made ready. */
 typedef struct kiln_future kiln_future;
 /** All kernels of a plan, while they are being made ready. */
@@ -649,6 +651,41 @@ typedef struct kiln_arg_type {
  */
 KILN_API kiln_status kiln_kernel_launch(const kiln_kernel* kernel, CUstream stream,
                                         const kiln_arg_type* types, const void* const* data, size_t count);
+
+/**
+ * Returns one handle over all members of a template whose manifest has [family], and makes them ready.
+ *
+ * `values` are as in kiln_template_get(), without the family's parameter: each launch picks it. `get` may be null.
+ * Members that are not ready are made at the same time, on kiln's threads with the template's context. Nothing is
+ * compiled or loaded by a launch, so a stream may capture launches.
+ * A member whose better kernel is adopted later is replaced in the handle. Keep the handle: a call resolves every member.
+ * invalid_argument: the manifest has no [family], or the family's parameter is given.
+ * not_ready: a seal or a capture refuses members. The message names each, and kiln_service_missing() lists them.
+ */
+KILN_API kiln_status kiln_template_get_family(kiln_template* t, const char* const* names,
+                                              const kiln_value* values, size_t count, const kiln_get* get,
+                                              const kiln_family** out);
+/**
+ * Launches the member that serves the family's argument: the first one whose edge is not below its value.
+ * Values above all edges are served by the last member. Everything else is as in kiln_kernel_launch().
+ */
+KILN_API kiln_status kiln_family_launch(const kiln_family* family, CUstream stream,
+                                        const kiln_arg_type* types, const void* const* data, size_t count);
+/** Returns the member that serves `value` of the family's argument. It is a kernel like any other. */
+KILN_API kiln_status kiln_family_member(const kiln_family* family, int64_t value, const kiln_kernel** out);
+
+/** Facts about a family. */
+typedef struct kiln_family_info {
+  size_t struct_size;
+  const char* by;        /**< the argument that picks the member */
+  const char* parameter; /**< the parameter whose values are the edges */
+  uint32_t by_index;     /**< of the argument, from 0 */
+  uint32_t member_count;
+  const int64_t* edges; /**< [member_count], ascending: the greatest value that each member is for */
+} kiln_family_info;
+
+/** Reads the facts about a family. */
+KILN_API kiln_status kiln_family_get_info(const kiln_family* family, kiln_family_info* out);
 
 /** The geometry of a raw launch. */
 typedef struct kiln_launch_config {

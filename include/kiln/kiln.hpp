@@ -12,6 +12,7 @@
 #include "kiln/dtype.hpp"
 #include "kiln/error.hpp"
 #include "kiln/event.hpp"
+#include "kiln/family.hpp"
 #include "kiln/kernel.hpp"
 #include "kiln/kernel_template.hpp"
 #include "kiln/operator.hpp"

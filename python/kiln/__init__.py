@@ -18,7 +18,7 @@ from ._blobs import Blobs, Lease
 from ._default import service, use_service
 from ._errors import Code, CompileError, DeadlineExceeded, Error, NotReady
 from ._fingerprint import Fingerprint, RanksDiffer, fingerprint
-from ._kiln import Image, Kernel, Template, attention_plan, attention_sizes, library_version, process_seal
+from ._kiln import Family, Image, Kernel, Template, attention_plan, attention_sizes, library_version, process_seal
 from ._service import CaptureScope, Service
 from ._values import AttentionPlan, AttentionSizes, DevicePtr, KernelInfo, Progress
 
@@ -34,6 +34,7 @@ __all__ = [
     "DeviceArray",
     "DevicePtr",
     "Error",
+    "Family",
     "Fingerprint",
     "Image",
     "Kernel",

@@ -65,6 +65,11 @@ class Template:
         With `fallback`, a kernel of the manifest's fallback template is returned at once while the specialised kernel compiles.
         A parameter that is named `deadline`, `stream` or `fallback` must be given by position.
         """
+    def get_family(self, *values: Any, deadline: float = 0, stream: Any = None, **parameters: Any) -> Family:
+        """All members of the template's [family], ready. Its parameter is left out, because each launch picks it.
+
+        `deadline` and `stream` are as in get(). A member that a seal or a capture refuses is named in the error (NotReady).
+        """
     def try_get(self, *values: Any) -> Kernel | None:
         """The kernel if it is ready in memory, else None. Never waits and never compiles."""
     def prefetch(self, *values: Any, **parameters: Any) -> None:
@@ -93,6 +98,24 @@ class Kernel:
     @property
     def function(self) -> int:
         """The address of the CUfunction, for programs that launch by themselves."""
+
+@final
+class Family:
+    """All members of a family. Each launch picks one by the value of an argument."""
+
+    def __call__(self, *arguments: Any, stream: Any = None) -> None:
+        """Launches the member that serves the family's argument, as a Kernel launches."""
+    def member(self, value: int, /) -> Kernel:
+        """The kernel that serves this value of the family's argument."""
+    @property
+    def by(self) -> str:
+        """The argument that picks the member."""
+    @property
+    def parameter(self) -> str:
+        """The parameter whose values are the edges."""
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """The greatest value that each member is for, in ascending order. The last member also serves everything above."""
 
 class DeviceMemory:
     """Memory of the current device that this object owns."""

@@ -28,7 +28,9 @@ PyObject* launch(KernelObject* self, Arguments& arguments, PyObject* stream) noe
   self->holder->begin_launch();
   PyThreadState* const state = PyEval_SaveThread();
   const kiln_status status =
-      kiln_kernel_launch(self->kernel, on, arguments.types(), arguments.data(), arguments.count());
+      self->family
+          ? kiln_family_launch(self->family, on, arguments.types(), arguments.data(), arguments.count())
+          : kiln_kernel_launch(self->kernel, on, arguments.types(), arguments.data(), arguments.count());
   PyEval_RestoreThread(state);
   self->holder->end_launch();
   if (status != KILN_OK) return set_last_error(), nullptr;
@@ -53,10 +55,11 @@ bool only_stream(PyObject* names, PyObject* const* values, PyObject** stream) no
 }
 
 namespace {
-
 KernelObject* of(PyObject* self) { return reinterpret_cast<KernelObject*>(self); }
+}  // namespace
 
-PyObject* called(PyObject* self, PyObject* const* arguments, std::size_t flagged, PyObject* names) noexcept {
+PyObject* call_kernel(PyObject* self, PyObject* const* arguments, std::size_t flagged,
+                      PyObject* names) noexcept {
   const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
   PyObject* stream = nullptr;
   if (names && !only_stream(names, arguments + count, &stream)) return nullptr;
@@ -65,12 +68,14 @@ PyObject* called(PyObject* self, PyObject* const* arguments, std::size_t flagged
   return launch(of(self), taken, stream);
 }
 
-void deallocate(PyObject* self) {
+void deallocate_kernel(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   of(self)->holder.~shared_ptr();
   PyObject_Free(self);
   Py_DECREF(reinterpret_cast<PyObject*>(type));
 }
+
+namespace {
 
 bool open(PyObject* self) {
   if (of(self)->holder->closed()) Holder::Call::set_closed();
@@ -148,7 +153,7 @@ PyType_Slot slots[] = {
     {Py_tp_doc,
      const_cast<char*>(
          "kernel(*arguments, stream=None)\n--\n\nA loaded kernel. Arguments come in the manifest's order.")},
-    {Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(deallocate_kernel)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_repr, reinterpret_cast<void*>(represent)},
     {Py_tp_members, members},
@@ -164,8 +169,8 @@ PyType_Spec specification = {
 nb::object make_kernel(const kiln_kernel* kernel, std::shared_ptr<Holder> holder, int device) {
   auto* const self = PyObject_New(KernelObject, kernel_type);
   if (!self) throw nb::python_error();
-  self->call = called;
-  self->kernel = kernel;
+  self->call = call_kernel;
+  self->kernel = kernel, self->family = nullptr;
   new (&self->holder) std::shared_ptr<Holder>(std::move(holder));
   self->device = device;
   return nb::steal(reinterpret_cast<PyObject*>(self));
@@ -176,6 +181,7 @@ void add_kernel_types(nb::module_& module) {
   stream_name = PyUnicode_InternFromString("stream");
   if (!kernel_type || !stream_name) throw nb::python_error();
   module.attr("Kernel") = nb::borrow(reinterpret_cast<PyObject*>(kernel_type));
+  add_family_type(module);
   add_launcher_type(module);
 }
 

@@ -45,20 +45,31 @@ struct Template {
   kiln_template* handle;
   int device;
 
-  nb::object get(nb::args positional, nb::kwargs named) const {
-    // These three names are options of the call. A parameter with such a name must be given by position.
+  /// Takes the options of a get from its named arguments. A parameter with such a name must be given by position.
+  static kiln_get options_of(nb::kwargs& named) {
     double deadline = 0;
     nb::object stream = nb::none();
-    bool fallback = false;
     if (named.contains("deadline")) deadline = nb::cast<double>(nb::object(named.attr("pop")("deadline")));
     if (named.contains("stream")) stream = named.attr("pop")("stream");
+    return waiting(deadline, stream);
+  }
+  nb::object get(nb::args positional, nb::kwargs named) const {
+    const kiln_get options = options_of(named);
+    bool fallback = false;
     if (named.contains("fallback")) fallback = nb::cast<bool>(nb::object(named.attr("pop")("fallback")));
     const Parameters p(positional, named);
-    const kiln_get options = waiting(deadline, stream);
     const kiln_kernel* out = nullptr;
     const auto make = fallback ? kiln_template_get_or_fallback : kiln_template_get;
     call(holder, [&] { return make(handle, p.names(), p.values(), p.count(), &options, &out); });
     return make_kernel(out, holder, device);
+  }
+  nb::object get_family(nb::args positional, nb::kwargs named) const {
+    const kiln_get options = options_of(named);
+    const Parameters p(positional, named);
+    const kiln_family* out = nullptr;
+    call(holder,
+         [&] { return kiln_template_get_family(handle, p.names(), p.values(), p.count(), &options, &out); });
+    return make_family(out, holder, device);
   }
   nb::object try_get(nb::args positional) const {
     const Parameters p(positional, nb::dict());
@@ -283,6 +294,7 @@ void add_service(nb::module_& m) {
 
   nb::class_<Template>(m, "Template")
       .def("get", &Template::get)
+      .def("get_family", &Template::get_family)
       .def("try_get", &Template::try_get)
       .def("prefetch", &Template::prefetch)
       .def("compile", &Template::compile);

@@ -390,3 +390,60 @@ def test_attention_plans_are_made_for_lengths_in_a_buffer_of_fixed_size(driver):
             kiln.attention_plan(kernel, bytearray(8), **limits, kv_indptr=[0, 100])
         with pytest.raises(BufferError):
             kiln.attention_plan(kernel, bytes(sizes.plan_bytes), **limits, kv_indptr=[0, 100])
+
+
+FAMILY = (
+    """format = 1
+[template]
+name = "family"
+instantiate = "family<{ROWS}, {N}>"
+[param.ROWS]
+kind = "int"
+values = [8, 16, 64]
+[param.N]
+kind = "int"
+range = [1, 9]
+default = 1
+[family]
+by = "rows"
+parameter = "ROWS"
+[[arg]]
+name = "out"
+type = "ptr<f32>"
+access = "write"
+[[arg]]
+name = "rows"
+type = "i32"
+[launch]
+grid = ["ROWS"]
+block = [32]
+""",
+    "template <int ROWS, int N> __global__ void family(float* out, int rows) { out[rows] = ROWS + N; }",
+)
+
+
+def test_a_family_launches_the_member_that_serves_the_argument(driver):
+    with kiln.Service() as service:
+        service.add_template(*FAMILY)
+        template = service.open("family")
+        family = template.get_family(N=3)
+        assert isinstance(family, kiln.Family) and not isinstance(family, kiln.Kernel)
+        assert (family.by, family.parameter, family.edges) == ("rows", "ROWS", (8, 16, 64))
+        assert repr(family) == "<kiln.Family of 3, first family ROWS=8 N=3>"
+        before = service.stats()["compiles"]
+        for rows, member in ((0, 8), (8, 8), (9, 16), (65, 64)):
+            family(DeviceArray(), rows)
+            assert driver.launch()[0].grid[0] == member
+            assert family.member(rows).info.specialization == f"family ROWS={member} N=3"
+        stream = driver.stream()
+        family(DeviceArray(), 9, stream=stream)
+        assert driver.launch()[0].stream == stream and service.stats()["compiles"] == before
+        with pytest.raises(kiln.Error, match="'ROWS': each launch of the family picks it by 'rows'"):
+            template.get_family(ROWS=8)
+        with pytest.raises(kiln.Error, match="argument 1 'rows' is a pointer"):
+            family(DeviceArray(), DeviceArray())
+        with pytest.raises(kiln.Error, match="template 'rms_norm' is no family"):
+            service.open("rms_norm").get_family("f32", 64)
+    for use in (lambda: family(DeviceArray(), 1), lambda: family.member(1), lambda: family.edges, lambda: repr(family)):
+        with pytest.raises(kiln.Error, match="closed"):
+            use()

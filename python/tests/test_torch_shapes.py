@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 import kiln
 import kiln.torch
-from kiln import _kiln
+from kiln import _kiln, _operator
 from kiln.torch import _generated
 from kiln.torch._symbolic import Shapes
 from torch._subclasses import FakeTensorMode
@@ -223,3 +223,51 @@ def test_tracing_takes_a_boolean_for_a_byte_as_a_call_does():
 def test_tracing_names_leading_dimensions():
     with FakeTensorMode(), pytest.raises(kiln.Error, match=r"x is f32 \[\], expected \[\.\.\., H\]"):
         torch.ops.kiln.rms_norm(torch.empty(()), torch.empty(64))
+
+
+FAMILY = (
+    """format = 1
+[template]
+name = "family_twice"
+instantiate = "twice<{H}, {ROWS}>"
+[param.H]
+kind = "int"
+range = [1, 4096]
+[param.ROWS]
+kind = "int"
+values = [8, 32]
+[family]
+by = "rows"
+parameter = "ROWS"
+[[arg]]
+name = "out"
+type = "ptr<f32>"
+access = "write"
+shape = ["rows", "H"]
+[[arg]]
+name = "x"
+type = "ptr<f32>"
+shape = ["rows", "H"]
+[[arg]]
+name = "rows"
+type = "i32"
+[bind]
+call = "x: f32[rows, H]"
+out = "out: f32[rows, H]"
+[launch]
+grid = ["ROWS"]
+block = [32]
+""",
+    "template <int H, int ROWS> __global__ void twice(float* out, const float* x, int rows) {}",
+)
+
+
+def test_the_size_that_picks_a_member_stays_a_symbol():
+    with kiln.Service() as service:
+        service.add_template(*FAMILY)
+        [description] = _operator.describe(service, "family_twice")
+    compiled_in = {}
+    shapes = Shapes(description, compiled_in.__setitem__)
+    with FakeTensorMode():
+        assert shapes(torch.empty(9, 64)).shape == (9, 64)
+    assert compiled_in == {"H": 64}

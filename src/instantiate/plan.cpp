@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "instantiate/trace_text.hpp"
 #include "kiln/error.hpp"
+#include "manifest/parameter_value.hpp"
 #include "manifest/read/draft.hpp"
 #include "manifest/read/prewarm_values.hpp"
 #include "manifest/toml/table_reader.hpp"
@@ -83,6 +84,36 @@ std::vector<PlannedSpecialization> shipped_plan(const Manifest& manifest, PlanNo
                     PlanRow{manifest.file, row.line, std::vector<std::pair<std::string, int>>{}}));
   }
   return product.take(notes);
+}
+
+std::vector<PlannedSpecialization> with_every_value(const PlannedSpecialization& planned,
+                                                    const Manifest& manifest) {
+  std::vector<PlannedSpecialization> out{planned};
+  for (std::size_t i = 0; i < planned.values.size(); ++i) {
+    if (planned.values[i].value != kEveryValue) continue;
+    const std::string& name = planned.values[i].name;
+    const int index = parameter_index(manifest, name);
+    if (index < 0) continue;  // resolve() says so
+    const ParameterSpec& spec = manifest.parameters[static_cast<std::size_t>(index)];
+    const std::vector<std::string> texts = every_value(spec);
+    if (texts.empty()) {
+      throw Error(Errc::invalid_value, "template " + base::quote(manifest.name) + ", parameter " +
+                                           base::quote(name) +
+                                           ": \"*\" stands for every value of a parameter that lists its "
+                                           "values, and this one allows " +
+                                           allowed_values(spec));
+    }
+    if (out.size() * texts.size() > kMaxPlanned) {
+      throw Error(Errc::manifest, std::to_string(out.size() * texts.size()) +
+                                      " specialisations; a plan may have " + std::to_string(kMaxPlanned));
+    }
+    std::vector<PlannedSpecialization> more;
+    for (const PlannedSpecialization& one : out) {
+      for (const std::string& text : texts) more.emplace_back(one).values[i].value = text;
+    }
+    out = std::move(more);
+  }
+  return out;
 }
 
 std::vector<PlannedSpecialization> parse_plan(std::string_view toml, const std::string& file,

@@ -183,6 +183,14 @@ std::string summary(const TensorMapSpec& map, const Manifest& manifest) {
          (map.in < 0 ? "" : ", in " + manifest.arguments[static_cast<std::size_t>(map.in)].name);
 }
 
+std::string summary(const FamilySpec& family, const Manifest& manifest) {
+  std::string out = manifest.arguments[static_cast<std::size_t>(family.by)].name + " picks " +
+                    manifest.parameters[static_cast<std::size_t>(family.parameter)].name + ':';
+  for (const std::int64_t edge : family.edges.all())
+    out += (out.back() == ':' ? " " : ", ") + std::to_string(edge);
+  return out + "; " + std::to_string(family.edges.all().back()) + " also for all above";
+}
+
 bool supports(const Manifest& manifest, base::Arch arch) noexcept {
   if (!manifest.arch_only.empty())
     return std::any_of(manifest.arch_only.begin(), manifest.arch_only.end(),

@@ -14,6 +14,7 @@
 #include "expression/expression.hpp"
 #include "kiln/dtype.hpp"
 #include "manifest/bind/spec.hpp"
+#include "manifest/family/family.hpp"
 #include "manifest/tensor_map.hpp"
 #include "manifest/work_list.hpp"
 
@@ -198,6 +199,7 @@ struct Manifest {
   std::vector<PassedArgument> passed;  ///< the arguments of the kernel, in order
   std::vector<RuntimeValueSpec> runtime;
   std::optional<WorkListSpec> work_list;
+  std::optional<FamilySpec> family;  ///< of the main entry point
   /// Values that only `kiln run` has, for the work list that it makes. [work_list.run] declares them.
   std::vector<RuntimeValueSpec> run_values;
   Expression cost_read, cost_write, cost_flops;  ///< empty when the manifest has none
@@ -252,6 +254,9 @@ std::string passed_text(const Manifest& manifest);
 std::string element_text(const TensorMapSpec& map);
 /// A tensor map in one line: "x as T, dims [K, rows], strides [stride_x], box [64, 128], swizzle 128".
 std::string summary(const TensorMapSpec& map, const Manifest& manifest);
+
+/// The family in one line: "m picks M_BUCKET: 8, 16, 32; 32 also for all above".
+std::string summary(const FamilySpec& family, const Manifest& manifest);
 
 /// True when [template] arch allows `arch`.
 bool supports(const Manifest& manifest, base::Arch arch) noexcept;

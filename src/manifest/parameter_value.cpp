@@ -61,6 +61,13 @@ std::string integer_cpp(std::int64_t value) {
                                                            : std::to_string(value);
 }
 
+std::vector<std::string> every_value(const ParameterSpec& spec) {
+  if (spec.kind == ParameterKind::boolean) return {"false", "true"};
+  std::vector<std::string> out;
+  for (const auto& choice : spec.choices) out.push_back(choice.name);
+  return out;
+}
+
 std::string allowed_values(const ParameterSpec& spec) {
   if (spec.kind == ParameterKind::boolean) return "true, false";
   if (spec.range) return std::to_string(spec.range->first) + " to " + std::to_string(spec.range->second);

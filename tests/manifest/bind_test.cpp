@@ -1,6 +1,7 @@
 // [bind]: what follows by name, and mistakes with their messages.
 #include <gtest/gtest.h>
 
+#include "manifest/bind/describe.hpp"
 #include "manifest/manifest.hpp"
 #include "support/expect_error.hpp"
 
@@ -147,6 +148,48 @@ TEST(Bind, TwoOperatorsOfOneNameAreRefused) {
   const std::string one = std::string("call = \"x: T[..., H], w: f32[H]\"") + kOut;
   EXPECT_THROW(parsed(one + "[[bind]]\n" + one), Error);
   EXPECT_EQ(parsed(one + "[[bind]]\nname = \"other\"\n" + one).binds.size(), 2u);
+}
+
+/// The manifest with a parameter ROWS that the argument rows picks.
+Manifest of_family(std::string bind, const std::string& more = "") {
+  return parse_manifest(manifest_with(std::move(bind)) + "[param.ROWS]\nkind = \"int\"\nvalues = [4, 8]\n" +
+                            more + "[family]\nby = \"rows\"\nparameter = \"ROWS\"\n",
+                        "scale.toml");
+}
+
+TEST(BindFamily, TheArgumentGivesTheParameter) {
+  for (const char* more : {"", "default = 8\n"}) {
+    const Manifest m = of_family("call = \"x: T[..., H], w: f32[H]\"\nout = \"out: T[..., H]\"\n", more);
+    const BindSpec& bind = m.binds[0];
+    ASSERT_EQ(bind.parameters.size(), 3u);
+    const BindParameter& rows = bind.parameters[2];
+    EXPECT_EQ(rows.parameter, parameter_index(m, "ROWS"));
+    EXPECT_TRUE(rows.picks_member);
+    EXPECT_EQ(rows.value.text(), "rows");
+    EXPECT_NE(
+        json_of(m, bind).find(R"("name":"ROWS","kind":"int","value":"rows","given_by":null,"family":true)"),
+        std::string::npos)
+        << json_of(m, bind);
+  }
+}
+
+TEST(BindFamily, AnOperatorMayGiveTheParameterItself) {
+  const Manifest m =
+      of_family("call = \"x: T[..., H], w: f32[H]\"\nout = \"out: T[..., H]\"\nparam = { ROWS = 8 }\n");
+  EXPECT_FALSE(m.binds[0].parameters[2].picks_member);
+  const Manifest input = of_family("call = \"x: T[..., H], w: f32[H], n: ROWS\"\nout = \"out: T[..., H]\"\n");
+  EXPECT_FALSE(input.binds[0].parameters[2].picks_member);
+}
+
+TEST(BindFamily, TheInputsMustSayTheArgument) {
+  expect_error(Errc::manifest,
+               {"scale.toml:", "argument 'rows', which picks ROWS of [family], needs more than the inputs",
+                "'stride_x + 0 * rows'", "give ROWS in param"},
+               [] {
+                 of_family(
+                     "call = \"x: T[..., H], w: f32[H], rows: int\"\nout = \"out: T[..., H]\"\n"
+                     "arg = { rows = \"stride_x + 0 * rows\" }\n");
+               });
 }
 
 }  // namespace

@@ -182,14 +182,17 @@ class _Call:
         return extent if str(value) == extent else f"{extent} = {value}"
 
     def _parameters(self, values: dict[str, Any]) -> None:
-        """Computes the parameters that are numbers. They are the last names that outputs read."""
+        """Computes the parameters that are numbers. They are the last names that outputs read.
+
+        A launch picks the member of a family by a size that may differ from call to call, so that number stays a symbol.
+        """
         for parameter in self.description["parameters"]:
             name, text = parameter["name"], parameter["value"]
             if parameter["given_by"] is not None and values[parameter["given_by"]] is None:
                 text = None
             if parameter["kind"] == "dtype":
                 self.known.setdefault(name, self._value(text or parameter["default"]))
-            elif text is not None and parameter["kind"] == "int":
+            elif text is not None and parameter["kind"] == "int" and not parameter["family"]:
                 self.concrete(name, self._value(text))
                 self.known.setdefault(name, self._value(text))
 

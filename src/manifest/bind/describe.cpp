@@ -142,6 +142,7 @@ std::string json_of(const Manifest& manifest, const BindSpec& spec) {
     given && given->unless_absent >= 0
         ? out.value(spec.operands[static_cast<std::size_t>(given->unless_absent)].name)
         : out.raw("null");
+    out.key("family").boolean(given && given->picks_member);
     out.key("default");
     parameter.default_value.empty() ? out.raw("null") : out.value(default_text(parameter));
     out.close('}');

@@ -53,6 +53,7 @@ class BindReader : TensorMeasures {
     ValueReader values(manifest_, reader_, call_, launch_, out_);
     values.read_parameters();
     values.read_arguments();
+    values.read_family();
     read_requirements();
   }
 

@@ -85,7 +85,8 @@ struct BindNamed {
 struct BindParameter {
   int parameter = 0;
   Expression value;
-  int unless_absent = -1;  ///< an operand: when it is absent, the parameter takes its default
+  int unless_absent = -1;     ///< an operand: when it is absent, the parameter takes its default
+  bool picks_member = false;  ///< `value` is the argument `by` of [family], and the parameter takes its edge
 };
 
 /// The value of a kernel argument.

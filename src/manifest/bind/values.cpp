@@ -1,5 +1,6 @@
 #include "manifest/bind/values.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -53,10 +54,29 @@ void ValueReader::read_parameters() {
       found[p] = {p, compile("call", name, call_),
                   operand >= 0 && operand_at(out_, operand).optional ? operand : -1};
     }
-    if (!found.contains(p) && manifest_.parameters[i].default_value.empty())
+    if (!found.contains(p) && manifest_.parameters[i].default_value.empty() && !is_given_by_family(i))
       reader_.fail("call", "parameter " + name + " has no default, and no input gives it; write it in param");
   }
   for (auto& [p, value] : found) out_.parameters.push_back(std::move(value));
+}
+
+void ValueReader::read_family() {
+  if (!manifest_.family) return;
+  const int parameter = manifest_.family->parameter;
+  const auto after = std::find_if(out_.parameters.begin(), out_.parameters.end(),
+                                  [&](const BindParameter& p) { return p.parameter >= parameter; });
+  if (after != out_.parameters.end() && after->parameter == parameter) return;
+  const auto by = static_cast<std::size_t>(manifest_.family->by);
+  const Expression& value = out_.arguments[by].value;
+  for (const int slot : value.reads()) {
+    const auto i = static_cast<std::size_t>(slot - out_.first_slot);
+    if (slot >= out_.first_slot && out_.measures[i].operand < static_cast<int>(out_.inputs)) continue;
+    const std::string& name = manifest_.parameters[static_cast<std::size_t>(parameter)].name;
+    reader_.fail("arg", "argument " + base::quote(manifest_.arguments[by].name) + ", which picks " + name +
+                            " of [family], needs more than the inputs: " + base::quote(value.text()) +
+                            "; write an expression over the inputs, or give " + name + " in param");
+  }
+  out_.parameters.insert(after, {parameter, value, -1, true});
 }
 
 bool ValueReader::takes_integer(std::size_t argument) const {

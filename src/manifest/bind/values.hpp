@@ -24,10 +24,16 @@ class ValueReader {
 
   void read_parameters();
   void read_arguments();
+  /// Lets the argument `by` of [family] give the family's parameter, unless something else gives it. REQUIRES: the
+  /// parameters and arguments were read.
+  void read_family();
 
  private:
   Expression compile(std::string_view key, const std::string& text, const Symbols& symbols) const;
   bool takes_integer(std::size_t argument) const;
+  bool is_given_by_family(std::size_t parameter) const {
+    return manifest_.family && manifest_.family->parameter == static_cast<int>(parameter);
+  }
   template <class Fail>
   void bind_operand(std::size_t argument, const std::string& text, const Fail& fail);
   void lay_out(std::size_t argument, std::vector<bool>& bound);

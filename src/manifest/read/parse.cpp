@@ -8,6 +8,7 @@
 #include "expression/braces.hpp"
 #include "kiln/error.hpp"
 #include "manifest/bind/reader.hpp"
+#include "manifest/family/reader.hpp"
 #include "manifest/read/arguments.hpp"
 #include "manifest/read/compile_options.hpp"
 #include "manifest/read/image.hpp"
@@ -161,6 +162,7 @@ Manifest parse_tree(const TomlValue& tree, const std::string& file, WorkListKind
   read_tensor_maps(draft, root);
   read_passed(draft, root);
   read_work_list(draft, root);
+  read_family(draft, root);
   read_requirements(draft, root);
   read_launch(draft, root);
   read_exports(draft, root);
@@ -187,7 +189,7 @@ Manifest parse_all_entries(TomlValue tree, const std::string& file, WorkListKind
 
 /// A manifest may name what it uses of the grammar beyond the first version of format 1.
 void check_needs(const TableReader& root) {
-  const std::vector<std::string> known{"bind", "features", "tensormap"};
+  const std::vector<std::string> known{"bind", "features", "tensormap", "family"};
   for (const std::string& name : root.lines("needs"))
     if (std::find(known.begin(), known.end(), name) == known.end())
       root.fail("needs",
@@ -218,7 +220,7 @@ Manifest parse_manifest(std::string_view toml, const std::string& file, WorkList
       tree, "", file,
       {"format",    "needs",     "template",  "compile", "param",   "derive", "require", "arg",
        "tensormap", "runtime",   "work_list", "plan",    "bind",    "launch", "kernel",  "global",
-       "export",    "reference", "cost",      "limits",  "prewarm", "arch"});
+       "export",    "reference", "cost",      "limits",  "prewarm", "arch",   "family"});
   const TomlValue& format = root.need("format");
   if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
   if (format.integer != kManifestFormat) {

@@ -1,5 +1,7 @@
 #include "manifest/read/prewarm.hpp"
 
+#include <algorithm>
+
 #include "base/quote.hpp"
 #include "base/text.hpp"
 #include "manifest/parameter_value.hpp"
@@ -25,6 +27,13 @@ void read_prewarm(Draft& draft, const TableReader& root) {
       }
       const ParameterSpec& spec = m.parameters[static_cast<std::size_t>(index)];
       std::vector<std::string> texts = prewarm_texts(row, name);
+      if (std::find(texts.begin(), texts.end(), kEveryValue) != texts.end()) {
+        if (texts.size() > 1) row.fail(name, "\"*\" stands for every value, and must stand alone");
+        texts = every_value(spec);
+        if (texts.empty())
+          row.fail(name, "\"*\" stands for every value of a parameter that lists its values, and " +
+                             base::quote(name) + " allows " + allowed_values(spec));
+      }
       for (std::string& text : texts) {
         const auto known = parameter_value(spec, text);
         if (!known) row.fail(name, base::quote(text) + " is not allowed; allowed: " + allowed_values(spec));

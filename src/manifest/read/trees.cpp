@@ -186,7 +186,7 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, con
     // [[kernel]] when [template] has no `instantiate`.
     if (!out.empty()) {
       for (const char* key : {"arg", "tensormap", "launch", "runtime", "require", "work_list", "plan",
-                              "reference", "cost", "global", "prewarm", "bind"})
+                              "reference", "cost", "global", "prewarm", "bind", "family"})
         remove(own, key);
       remove(member(own, "template", kernel->line), "arguments");
     }

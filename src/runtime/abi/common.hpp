@@ -123,6 +123,13 @@ inline const LoadedKernel& of(const kiln_kernel* kernel) {
   require(kernel != nullptr, "kiln_kernel is null");
   return *reinterpret_cast<const LoadedKernel*>(kernel);
 }
+inline const KernelFamily& of(const kiln_family* family) {
+  require(family != nullptr, "kiln_family is null");
+  return *reinterpret_cast<const KernelFamily*>(family);
+}
+inline const kiln_family* handle_of(const KernelFamily& family) {
+  return reinterpret_cast<const kiln_family*>(&family);
+}
 inline kiln_template* handle_of(KernelTemplate& t) { return reinterpret_cast<kiln_template*>(&t); }
 inline const kiln_kernel* handle_of(const LoadedKernel& k) {
   return reinterpret_cast<const kiln_kernel*>(&k);

@@ -235,6 +235,43 @@ kiln_status kiln_kernel_launch(const kiln_kernel* kernel, CUstream stream, const
   });
 }
 
+kiln_status kiln_template_get_family(kiln_template* t, const char* const* names, const kiln_value* values,
+                                     size_t count, const kiln_get* get, const kiln_family** out) {
+  return guarded([&] {
+    require(out != nullptr, "out is null");
+    *out = handle_of(of(t).get_family(values_of(of(t), names, values, count), request_of(get)));
+  });
+}
+
+kiln_status kiln_family_launch(const kiln_family* family, CUstream stream, const kiln_arg_type* types,
+                               const void* const* data, size_t count) {
+  return guarded([&] {
+    require(count == 0 || (types && data), "types and data must not be null");
+    of(family).member_for(types, data, count).launch(stream, types, data, count);
+  });
+}
+
+kiln_status kiln_family_member(const kiln_family* family, int64_t value, const kiln_kernel** out) {
+  return guarded([&] {
+    require(out != nullptr, "out is null");
+    *out = handle_of(of(family).member(value));
+  });
+}
+
+kiln_status kiln_family_get_info(const kiln_family* family, kiln_family_info* out) {
+  return guarded([&] {
+    const source::FamilySpec& spec = of(family).spec();
+    const source::Manifest& manifest = of(family).member(0).manifest();
+    kiln_family_info info{};
+    info.by = manifest.arguments[static_cast<std::size_t>(spec.by)].name.c_str();
+    info.parameter = manifest.parameters[static_cast<std::size_t>(spec.parameter)].name.c_str();
+    info.by_index = static_cast<uint32_t>(spec.by);
+    info.member_count = static_cast<uint32_t>(spec.edges.size());
+    info.edges = spec.edges.all().data();
+    fill_sized(out, info);
+  });
+}
+
 kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kiln_launch_config* config,
                                    void** parameters) {
   return guarded([&] {

@@ -88,6 +88,10 @@ std::optional<Outcome> KernelTemplate::get_on_own_thread(std::span<const Value> 
   return made.outcome();
 }
 
+const KernelFamily& KernelTemplate::get_family(std::span<const Value> values, const GetRequest& request) {
+  return FamilyMaker(maker_, behind_, origin_, tables_).get(values, request, shared_from_this());
+}
+
 void KernelTemplate::prefetch(std::span<const Value> values) {
   if (target_.driver) maker_.check_usable();
   const Wanted wanted = maker_.calls().want(values, {}, Disk::left_alone);
@@ -180,7 +184,7 @@ void KernelTemplate::release() {
     ++state.epoch;
     tables_.ready.clear(), tables_.references.clear(), tables_.chosen.clear();
     state.pending.clear(), state.loading.clear(), state.behind.clear();
-    state.other_arch.clear(), state.replaced.clear();
+    state.other_arch.clear(), state.replaced.clear(), state.families.clear();
     gone = std::move(state.kernels);
     state.kernels.clear();
   }

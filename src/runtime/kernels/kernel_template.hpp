@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/kernels/behind.hpp"
+#include "runtime/kernels/family_maker.hpp"
 #include "runtime/kernels/lookup.hpp"
 
 namespace kiln::runtime {
@@ -35,6 +35,8 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   /// came, or nothing when it was ready. It returns no kernel, because a release may unload the
   /// kernel at once.
   std::optional<Outcome> get_on_own_thread(std::span<const Value> values, GetRequest request);
+  /// As FamilyMaker::get.
+  const KernelFamily& get_family(std::span<const Value> values, const GetRequest& request);
   void prefetch(std::span<const Value> values);
   /// Obtains only the image.
   Obtained compile(std::span<const Value> values, const GetRequest& request = {});

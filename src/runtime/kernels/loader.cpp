@@ -193,6 +193,7 @@ std::vector<std::string> KernelLoader::adopt_own_arch_locked(KernelTables::State
     if (!other.better) return false;
     for (ReadyTable* table : {&tables_.ready, &tables_.chosen})
       table->replace_everywhere(other.kernel, other.better);
+    for (const auto& family : state.families) family->replace(other.kernel, other.better);
     state.replaced[other.kernel] = other.better;
     names.push_back(other.name);
     return true;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/process.hpp"
+#include "runtime/kernels/family.hpp"
 #include "runtime/kernels/ready_table.hpp"
 #include "runtime/kernels/wanted.hpp"
 #include "runtime/launch/loaded_kernel.hpp"
@@ -50,6 +51,7 @@ struct KernelTables {
   struct State {
     std::mutex mutex;  // guards what follows, and writing to the tables
     std::vector<std::unique_ptr<LoadedKernel>> kernels;
+    std::vector<std::unique_ptr<KernelFamily>> families;  ///< of `kernels`
     std::map<std::pair<source::Which, std::string>, std::shared_ptr<Loading>> loading;
     std::set<std::string> behind;          ///< being made ahead of need, in this epoch
     std::vector<PendingFallback> pending;  ///< fallbacks whose specialised kernels were not there

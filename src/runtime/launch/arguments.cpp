@@ -11,6 +11,7 @@
 #include "compile/compiler/layout_check.hpp"
 #include "instantiate/instantiate.hpp"
 #include "kiln/error.hpp"
+#include "runtime/launch/given_integer.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -18,33 +19,10 @@ namespace {
 using source::ArgumentSpec;
 using Kind = source::ArgumentType::Kind;
 
-bool is_width(std::uint32_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8; }
-
 const char* kind_name(std::uint32_t kind) {
   constexpr const char* names[] = {"a pointer", "a signed integer", "an unsigned integer",
                                    "a floating-point number", "a struct"};
   return kind < 5 ? names[kind] : "something unknown";
-}
-
-template <class T>
-std::int64_t read_as(const void* data) {
-  T value;
-  std::memcpy(&value, data, sizeof value);
-  return static_cast<std::int64_t>(value);
-}
-
-std::int64_t read_integer(kiln_arg_type type, const void* data) {
-  const bool is_signed = type.kind == KILN_ARG_SIGNED;
-  switch (type.size) {
-    case 1:
-      return is_signed ? read_as<std::int8_t>(data) : read_as<std::uint8_t>(data);
-    case 2:
-      return is_signed ? read_as<std::int16_t>(data) : read_as<std::uint16_t>(data);
-    case 4:
-      return is_signed ? read_as<std::int32_t>(data) : read_as<std::uint32_t>(data);
-    default:
-      return read_as<std::int64_t>(data);
-  }
 }
 
 /// True when an argument's bytes are already what the kernel takes.
@@ -131,7 +109,7 @@ std::uint64_t LaunchArguments::checked_conversions(const kiln_arg_type* types, s
     const Kind want = extra ? Kind::i64 : arguments[i].type.kind;
     const std::uint32_t have = types[i].kind;
     const std::uint32_t size = types[i].size;
-    const bool integer = (have == KILN_ARG_SIGNED || have == KILN_ARG_UNSIGNED) && is_width(size);
+    const bool integer = is_given_integer(types[i]);
     const bool good = want == Kind::pointer ? have == KILN_ARG_POINTER && size == 8
                       : is_integer(want)    ? integer
                       : !extra && arguments[i].type.is_float()
@@ -196,7 +174,7 @@ void LaunchArguments::fail_to_fit(std::size_t i, double value) const {
 /// Reads an integer. Throws when it does not fit `kind`, the declared type of argument or run-time value `i`.
 inline std::int64_t LaunchArguments::integer_of(std::size_t i, Kind kind, kiln_arg_type type,
                                                 const void* data) const {
-  const std::int64_t value = read_integer(type, data);
+  const std::int64_t value = read_given_integer(type, data);
   // Only unsigned integers of 64 bits can be huge: narrower ones fit the signed range.
   const bool huge = type.kind == KILN_ARG_UNSIGNED && value < 0;
   if (!fits(kind, value, huge)) [[unlikely]]

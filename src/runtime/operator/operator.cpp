@@ -194,7 +194,8 @@ void Operator::take_parameters(const CallFrame& frame, std::int64_t* values) con
     const source::BindParameter& parameter = spec_.parameters[static_cast<std::size_t>(entry)];
     const bool absent =
         parameter.unless_absent >= 0 && !frame.is_given(static_cast<std::size_t>(parameter.unless_absent));
-    values[p] = absent ? kNoValue : parameter.value.evaluate(frame.slots);
+    const std::int64_t value = absent ? kNoValue : parameter.value.evaluate(frame.slots);
+    values[p] = parameter.picks_member ? manifest_.family->edges.edge_of(value) : value;
   }
 }
 

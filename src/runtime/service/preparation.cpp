@@ -40,15 +40,8 @@ std::shared_ptr<Preparation> Preparation::begin(Scopes& all, Scope& scope, const
   std::shared_ptr<Preparation> out(new Preparation(request));
   std::vector<Row> rows;
   std::set<std::pair<const KernelTemplate*, std::string>> seen;
-  for (const source::PlannedSpecialization& planned : source::parse_plan(request.plan, request.file)) {
-    Target at = target;
-    const base::Arch arch = planned.arch.empty() ? target.arch : base::Arch::parse(planned.arch);
-    if (target.driver && arch != target.arch) {
-      ++out->progress_.skipped;
-      continue;
-    }
-    at.arch = arch;
-    const std::shared_ptr<KernelTemplate> opened = scope.open(planned.template_name, at).shared_from_this();
+  const auto add = [&](const std::shared_ptr<KernelTemplate>& opened,
+                       const source::PlannedSpecialization& planned) {
     const source::Resolved resolved = source::resolve(
         opened->origin().manifest, positional_of(*opened, planned.values), opened->target().arch);
     std::vector<Parameter> values = planned.values;
@@ -60,15 +53,28 @@ std::shared_ptr<Preparation> Preparation::begin(Scopes& all, Scope& scope, const
     std::string name = resolved.specialization.to_string();
     // Tuned parameters are resolved when the row is made, off the caller's way. So a row that leaves values
     // to tuning differs from a row that gives the same values.
-    const auto free =
-        source::free_to_tune(variant_for(opened->origin().manifest, arch), positional_of(*opened, values));
-    const bool tunes = !free.empty() && !at.device.name.empty();
+    const auto free = source::free_to_tune(variant_for(opened->origin().manifest, opened->target().arch),
+                                           positional_of(*opened, values));
+    const bool tunes = !free.empty() && !opened->target().device.name.empty();
     std::string said = name;
     if (tunes)
       for (const std::size_t i : free) said += " ?" + std::to_string(i);
     if (seen.emplace(opened.get(), std::move(said)).second)
       rows.push_back(
           {opened, tunes ? values : resolved.specialization.parameters, std::move(name), opened->epoch()});
+  };
+  for (const source::PlannedSpecialization& row : source::parse_plan(request.plan, request.file)) {
+    Target at = target;
+    const base::Arch arch = row.arch.empty() ? target.arch : base::Arch::parse(row.arch);
+    if (target.driver && arch != target.arch) {
+      ++out->progress_.skipped;
+      continue;
+    }
+    at.arch = arch;
+    const std::shared_ptr<KernelTemplate> opened = scope.open(row.template_name, at).shared_from_this();
+    for (const source::PlannedSpecialization& planned :
+         source::with_every_value(row, opened->origin().manifest))
+      add(opened, planned);
   }
   // Nodes of one fleet begin with different rows of the same plan, or they would all wait for the same few.
   if (config.has_remote() && config.remote_writes() && !rows.empty())

@@ -105,6 +105,35 @@ TEST_F(OtherArch, ABetterImageIsMadeBehindAndTakenByAdopt) {
   EXPECT_EQ(service.stats().adopted, 1u);
 }
 
+TEST_F(OtherArch, AFamilyPicksTheBetterKernelOnceItIsAdopted) {
+  const auto add_family = [](Service& service) {
+    service.add_template(
+        std::string("format = 1\n[template]\nname = \"g\"\ninstantiate = \"g<{N}>\"\narch = ") + kFamily +
+            "\n[param.N]\nkind = \"int\"\nvalues = [4, 8]\n[family]\nby = \"rows\"\nparameter = \"N\"\n"
+            "[[arg]]\nname = \"rows\"\ntype = \"i32\"\n[launch]\ngrid = [\"N\"]\nblock = [\"64\"]\n",
+        "template <int N> __global__ void g(int rows) {}\n");
+  };
+  {
+    Service builder(options());
+    add_family(builder);
+    builder.open("g", Device::none("sm_100f")).compile(4);
+  }
+  Service service(options());
+  add_family(service);
+  const KernelTemplate g = service.open("g");
+  const Family family = g.get_family();
+  const Kernel first = family.member(4);
+  EXPECT_EQ(arch_of(first), "sm_100f");
+  EXPECT_EQ(arch_of(family.member(5)), "sm_103a");
+  EXPECT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(100)),
+                               [&] { return service.adopt() != 0; }));
+  EXPECT_EQ(arch_of(family.member(4)), "sm_103a");
+  EXPECT_EQ(family.member(4).handle(), g.get(4).handle());
+  EXPECT_EQ(g.get_family().handle(), family.handle()) << "the handle stays";
+  family(nullptr, 3);
+  EXPECT_EQ(last_launch().grid[0], 4u);
+}
+
 TEST_F(OtherArch, TheNextProcessGetsTheBetterImageFromTheStore) {
   store("sm_100f");
   {

@@ -174,14 +174,15 @@ TEST_F(Operators, ACallMayTakeKernelsFromDiskOnlyOrAfterASeal) {
 
 TEST_F(Operators, ADescriptionHasOperandsDefaultsAndRules) {
   const std::string one = service().describe_operators("act_and_mul");
-  for (const char* part :
-       {R"("name":"x","kind":"tensor","optional":false,"written":false,"dtype":"T","shapes":[["...","W"]])",
-        R"("name":"act","kind":"choice")",
-        R"("default":"silu","choices":["silu","gelu","gelu_tanh","swigluoai"])",
-        R"("name":"alpha","kind":"number")", R"("default":1.702)", R"("shapes":[["1"],[]])",
-        R"({"expr":"W % 2 == 0","message":"x has rows of {W})", R"("shapes":[["...","W / 2"]])",
-        R"({"name":"D","kind":"int","value":"W / 2","given_by":null,"default":null})",
-        R"({"name":"OUT","kind":"dtype","value":"out_dtype","given_by":"out_dtype","default":"T"})"})
+  for (
+      const char* part :
+      {R"("name":"x","kind":"tensor","optional":false,"written":false,"dtype":"T","shapes":[["...","W"]])",
+       R"("name":"act","kind":"choice")",
+       R"("default":"silu","choices":["silu","gelu","gelu_tanh","swigluoai"])",
+       R"("name":"alpha","kind":"number")", R"("default":1.702)", R"("shapes":[["1"],[]])",
+       R"({"expr":"W % 2 == 0","message":"x has rows of {W})", R"("shapes":[["...","W / 2"]])",
+       R"({"name":"D","kind":"int","value":"W / 2","given_by":null,"family":false,"default":null})",
+       R"({"name":"OUT","kind":"dtype","value":"out_dtype","given_by":"out_dtype","family":false,"default":"T"})"})
     EXPECT_NE(one.find(part), std::string::npos) << part << '\n' << one;
   const std::string all = service().describe_operators();
   for (const char* name : {"act_and_mul_group_fp8", "fused_add_rms_norm", "rope_", "delta_recurrent"})
@@ -199,6 +200,34 @@ TEST_F(Operators, UnknownOperatorsAreNamedWithTheKnownOnes) {
                [&] { service().operator_("plain"); });
   EXPECT_EQ(service().operator_("rms_norm.fused_add_rms_norm").get(),
             service().operator_("fused_add_rms_norm").get());
+}
+
+TEST_F(Operators, TheSizeOfATensorPicksTheMemberOfAFamily) {
+  service().add_template(
+      "format = 1\n[template]\nname = \"twice\"\ninstantiate = \"twice<{H}, {ROWS}>\"\n"
+      "[param.H]\nkind = \"int\"\nrange = [1, 4096]\n"
+      "[param.ROWS]\nkind = \"int\"\nvalues = [8, 32]\n"
+      "[family]\nby = \"rows\"\nparameter = \"ROWS\"\n"
+      "[[arg]]\nname = \"out\"\ntype = \"ptr<f32>\"\naccess = \"write\"\nshape = [\"rows\", \"H\"]\n"
+      "[[arg]]\nname = \"x\"\ntype = \"ptr<f32>\"\nshape = [\"rows\", \"H\"]\n"
+      "[[arg]]\nname = \"rows\"\ntype = \"i32\"\n"
+      "[[bind]]\ncall = \"x: f32[..., H]\"\nout = \"out: f32[..., H]\"\n"
+      "[launch]\ngrid = [\"ROWS\"]\nblock = [64]\n",
+      "template <int H, int ROWS> __global__ void twice(float* out, const float* x, int rows) {}\n");
+  const Operator op = service().operator_("twice");
+  const auto launched = [&](std::initializer_list<std::int64_t> shape) {
+    Allocator ours;
+    op.call(nullptr, {at(0x200000, Dtype::f32, shape)}, Allocator::allocate, &ours);
+    return last_launch().grid[0];
+  };
+  EXPECT_EQ(launched({2, 4, 64}), 8u);
+  EXPECT_EQ(service().stats().compiles, 1u);
+  EXPECT_EQ(launched({9, 64}), 32u);
+  EXPECT_EQ(launched({1000, 64}), 32u);
+  EXPECT_EQ(launched({1, 64}), 8u);
+  EXPECT_EQ(launched({9, 64}), 32u) << "a call of a shape that was seen before";
+  EXPECT_EQ(argument<std::int32_t>(last_launch(), 2), 9);
+  EXPECT_EQ(service().stats().compiles, 2u);
 }
 
 }  // namespace

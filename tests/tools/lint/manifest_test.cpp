@@ -196,5 +196,21 @@ TEST(LintManifest, NamesCandidatesThatNoSearchTakes) {
   EXPECT_EQ(found(lint(manifest("[4, 8]")), "strict-candidate"), "nothing");
 }
 
+TEST(LintManifest, TheParameterOfAFamilyIsUsedWhenMembersDiffer) {
+  const std::string family =
+      "[param.ROWS]\nkind = \"int\"\nvalues = [8, 16]\ndoc = \"d\"\n[family]\nby = \"rows\"\nparameter = "
+      "\"ROWS\"\n[[arg]]\nname = \"rows\"\ntype = \"i32\"\ndoc = \"d\"\n";
+  EXPECT_NE(found(lint(kHead + family + kLaunch), "unused-parameter", "'ROWS'").find("warning"),
+            std::string::npos);
+  const std::string tuned =
+      "[param.TILE]\nkind = \"int\"\nvalues = [1, 2]\ndefault = 1\ntune = [2]\ndoc = \"d\"\n";
+  EXPECT_EQ(found(lint(kHead + tuned + family + kLaunch), "unused-parameter", "'ROWS'"), "nothing");
+  const std::string read =
+      "[param.TILE]\nkind = \"int\"\nvalues = [8, 16]\ndefault = \"ROWS\"\ndoc = \"d\"\n";
+  EXPECT_EQ(found(lint(kHead + read + family + "[launch]\ngrid = [\"TILE\"]\nblock = [32]\n"),
+                  "unused-parameter", "'ROWS'"),
+            "nothing");
+}
+
 }  // namespace
 }  // namespace kiln::cli

@@ -306,5 +306,41 @@ TEST_F(Prewarm, ACheckAsksTheLayersAndCreatesNothing) {
   EXPECT_FALSE(std::filesystem::exists(cache()));
 }
 
+TEST_F(Prewarm, AStarStandsForEveryMemberOfAFamily) {
+  write("templates/family.cu", "template <int ROWS, int N> __global__ void family(int rows) {}\n");
+  write("templates/family.toml",
+        "format = 1\n[template]\nname = \"family\"\ninstantiate = \"family<{ROWS}, {N}>\"\n"
+        "[param.ROWS]\nkind = \"int\"\nvalues = [8, 16, 64]\n"
+        "[param.N]\nkind = \"int\"\nrange = [1, 9]\ndefault = 1\n"
+        "[family]\nby = \"rows\"\nparameter = \"ROWS\"\n"
+        "[[arg]]\nname = \"rows\"\ntype = \"i32\"\n[launch]\ngrid = [1]\nblock = [32]\n"
+        "[[prewarm]]\nROWS = \"*\"\n");
+  write("plan.toml", "[[prewarm]]\ntemplate = \"family\"\nROWS = [8, 64]\n");
+  EXPECT_EQ(kiln({"prewarm", path("plan.toml")}).status, 0);
+  write("plan.toml", "[[prewarm]]\ntemplate = \"family\"\nROWS = \"*\"\nN = 1\n");
+  const Finished check = kiln({"prewarm", path("plan.toml"), "--check", "--json"});
+  EXPECT_EQ(check.status, 3) << check.err;
+  EXPECT_EQ(check.json()["covered"], 2);
+  EXPECT_EQ(check.json()["missing"], 1);
+  EXPECT_NE(kiln({"prewarm", path("plan.toml"), "--check"}).out.find("missing  family ROWS=16 N=1"),
+            std::string::npos);
+  EXPECT_EQ(kiln({"prewarm", path("plan.toml")}).status, 0);
+  EXPECT_EQ(kiln({"prewarm", path("plan.toml"), "--check"}).status, 0);
+  const auto shown = kiln({"templates", "family", "--json"}).json();
+  EXPECT_EQ(shown["family"], (nlohmann::json{{"by", "rows"}, {"parameter", "ROWS"}, {"edges", {8, 16, 64}}}));
+  EXPECT_EQ(shown["prewarm"], 3);
+  EXPECT_NE(kiln({"templates", "family"}).out.find("rows picks ROWS: 8, 16, 64; 64 also for all above"),
+            std::string::npos);
+
+  write("plan.toml", "[[prewarm]]\ntemplate = \"family\"\nROWS = 8\nN = \"*\"\n");
+  const Finished ranged = kiln({"prewarm", path("plan.toml")});
+  EXPECT_EQ(ranged.status, 2);
+  EXPECT_NE(
+      ranged.err.find("plan.toml:4: [[prewarm]] N: template 'family', parameter 'N': \"*\" stands for every "
+                      "value of a parameter that lists its values, and this one allows 1 to 9"),
+      std::string::npos)
+      << ranged.err;
+}
+
 }  // namespace
 }  // namespace kiln::test

@@ -44,7 +44,7 @@ class Lint {
   void unused() {
     for (const source::ParameterSpec& p : manifest_.parameters) {
       const Reach reach = uses_.of(p.name);
-      if (reach == Reach::code) continue;
+      if (reach == Reach::code || picks_member(p, reach)) continue;
       const std::string place = lines_.of({"param", p.name});
       if (reach == Reach::none)
         add("unused-parameter", Severity::warning, place,
@@ -72,6 +72,15 @@ class Lint {
     unused_tensor_maps();
     unused_runtime(manifest_);
     for (const auto& entry : manifest_.entries) unused_runtime(*entry);
+  }
+  /// True for the parameter of [family] when its members differ: expressions read it, or each member is tuned alone.
+  bool picks_member(const source::ParameterSpec& p, Reach reach) const {
+    if (!manifest_.family ||
+        &p != &manifest_.parameters[static_cast<std::size_t>(manifest_.family->parameter)])
+      return false;
+    const auto is_tuned = [](const source::ParameterSpec& other) { return !other.tune.empty(); };
+    return reach != Reach::none ||
+           std::any_of(manifest_.parameters.begin(), manifest_.parameters.end(), is_tuned);
   }
   /// A map that no arch passes, of this entry point or another.
   void unused_tensor_maps() {

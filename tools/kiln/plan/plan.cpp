@@ -204,6 +204,20 @@ std::string key_of(const Error& error, Origins& origins, const PlannedSpecializa
   return {};  // the error is about a parameter that was not given
 }
 
+/// The specialisations that a row stands for: a value "*" stands for every value of its parameter.
+std::vector<PlannedSpecialization> with_every_value(const PlannedSpecialization& row, Origins& origins) {
+  const auto star = std::find_if(row.values.begin(), row.values.end(),
+                                 [](const Parameter& p) { return p.value == source::kEveryValue; });
+  if (star == row.values.end()) return {row};
+  try {
+    return source::with_every_value(row, origins.open(row.template_name)->manifest);
+  } catch (const Error& error) {
+    const bool unknown = error.code() == Errc::unknown_template;
+    throw Error(error.code() == Errc::manifest ? Errc::invalid_argument : error.code(),
+                row.row->where(unknown ? "template" : star->name) + ": " + error.what());
+  }
+}
+
 /// Puts the specialisations of one template together, because they share headers. Templates whose
 /// manifests allow long compiles come first, so that no long compile is left for the end. Otherwise keeps
 /// the plan's order.
@@ -228,7 +242,11 @@ PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files, c
   source::PlanNotes notes;
   std::map<std::string, std::size_t> seen;
   Making making{context, origins, device, plan};
+  std::vector<PlannedSpecialization> rows;
   for (const PlannedSpecialization& row : read_rows(catalog, origins, files, notes)) {
+    for (PlannedSpecialization& one : with_every_value(row, origins)) rows.push_back(std::move(one));
+  }
+  for (const PlannedSpecialization& row : rows) {
     const bool own_arch = !row.arch.empty() && !targets.instead_of_rows;
     const bool for_gpus = targets.instead_of_rows || !targets.devices.empty();
     for (const base::Arch& arch :

@@ -82,6 +82,15 @@ Json work_list_json(const Manifest& manifest) {
   return out;
 }
 
+/// The family among whose members a launch picks, or null.
+Json family_json(const Manifest& manifest) {
+  if (!manifest.family) return nullptr;
+  const source::FamilySpec& family = *manifest.family;
+  return {{"by", manifest.arguments[static_cast<std::size_t>(family.by)].name},
+          {"parameter", manifest.parameters[static_cast<std::size_t>(family.parameter)].name},
+          {"edges", family.edges.all()}};
+}
+
 Json spec_json(const source::TensorMapSpec& map, const Manifest& manifest) {
   const auto argument = [&](int i) {
     return i < 0 ? Json(nullptr) : Json(manifest.arguments[static_cast<std::size_t>(i)].name);
@@ -156,6 +165,7 @@ Json json_of(const source::Template& origin) {
   for (const auto& [name, expression] : manifest.derives) out["derives"][name] = expression.text();
   add_call(out, manifest);
   out["plan"] = work_list_json(manifest);
+  out["family"] = family_json(manifest);
   out["entries"] = Json::array();
   for (const auto& entry : manifest.entries) {
     Json other{{"name", entry->entry}, {"instantiate", entry->kernel.instantiate}};

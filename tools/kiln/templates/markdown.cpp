@@ -129,6 +129,17 @@ std::string work_list(const Manifest& manifest) {
          ", for " + name(p.workers) + " blocks; " + base::join(values, ", ") + ".\n";
 }
 
+std::string family(const Manifest& manifest) {
+  if (!manifest.family) return {};
+  const source::FamilySpec& f = *manifest.family;
+  std::string edges;
+  for (const std::int64_t edge : f.edges.all()) edges += (edges.empty() ? "" : ", ") + std::to_string(edge);
+  return "- Family: " + code(manifest.arguments[static_cast<std::size_t>(f.by)].name) +
+         " of each launch picks the member, whose " +
+         code(manifest.parameters[static_cast<std::size_t>(f.parameter)].name) + " is the first of " + edges +
+         " that is not below it; the last member also serves everything above.\n";
+}
+
 std::string constraints(const Manifest& manifest) {
   if (manifest.requirements.empty()) return {};
   MarkdownTable table({"checked before", "must hold", "or else"});
@@ -234,8 +245,8 @@ std::string markdown_section(const source::Template& origin) {
   out += "\nRuns on " + supported_archs(m) + ". Name expression: " + code(m.kernel.instantiate) + '.';
   if (!m.fallback.empty()) out += " Falls back to " + code(m.fallback) + '.';
   out += '\n' + example(m) + parameters(m) + derives(m) + arguments(m) + tensor_maps(m) + constraints(m) +
-         '\n' + launch(m.kernel.launch) + passed(m) + work_list(m) + overrides(m) + cost(m) + tolerance(m) +
-         limits(m.limits) + shipped(m) + operators(m);
+         '\n' + launch(m.kernel.launch) + passed(m) + work_list(m) + family(m) + overrides(m) + cost(m) +
+         tolerance(m) + limits(m.limits) + shipped(m) + operators(m);
   for (const auto& entry : m.entries) {
     out += "\n### " + m.name + ", kernel " + entry->entry +
            "\n\nName expression: " + code(entry->kernel.instantiate) + ".\n" + arguments(*entry) +

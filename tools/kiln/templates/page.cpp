@@ -226,6 +226,7 @@ void print_page(const source::Template& origin) {
   print_definition("source", origin.kernel.path.empty() ? "memory" : origin.kernel.path, 13);
   print_definition("reference", manifest.reference ? manifest.reference->instantiate : "none", 13);
   print_definition("prewarm", counted(source::shipped_plan(manifest).size(), "specialisation"), 13);
+  if (manifest.family) print_definition("family", source::summary(*manifest.family, manifest), 13);
   print_parameters(manifest);
   if (!manifest.derives.empty()) {
     print("\n");
