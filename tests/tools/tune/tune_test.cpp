@@ -199,5 +199,37 @@ TEST_F(Tune, WhatCannotBeTunedIsAUsageError) {
   EXPECT_NE(r.err.find("no CUDA driver"), std::string::npos) << r.err;
 }
 
+TEST_F(Tune, EachMemberOfAFamilyIsTunedInTheSizesThatItServes) {
+  describe("");
+  std::string manifest = base::read_file(path("templates/tuned.toml"))->bytes;
+  manifest.replace(manifest.find("[[prewarm]]"), std::string::npos,
+                   "[param.ROWS]\nkind = \"int\"\nvalues = [64, 256]\n"
+                   "[family]\nby = \"n\"\nparameter = \"ROWS\"\n[[prewarm]]\nN = 3\nROWS = \"*\"\n");
+  write("templates/tuned.toml", manifest);
+  const Finished r = tune({"N=3", "n=50,100,300"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  const auto results = r.json()["results"];
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0]["params"], (nlohmann::json{{"N", "3"}, {"ROWS", "64"}}));
+  EXPECT_EQ(results[0]["sizes"], (nlohmann::json{"n=50"}));
+  EXPECT_EQ(results[1]["params"], (nlohmann::json{{"N", "3"}, {"ROWS", "256"}}));
+  EXPECT_EQ(results[1]["sizes"], (nlohmann::json{"n=100", "n=300"}));
+  EXPECT_EQ(threads({"N=3", "ROWS=64"}), "64");
+  EXPECT_EQ(choices().size(), 2u) << "one choice for each member";
+
+  const auto planned = tune({"--all-prewarm", "n=300"}).json()["results"];
+  ASSERT_EQ(planned.size(), 1u);
+  EXPECT_EQ(planned[0]["params"]["ROWS"], "256");
+  const auto given = tune({"N=3", "ROWS=256", "n=8"}).json()["results"];
+  EXPECT_EQ(given[0]["sizes"], (nlohmann::json{"n=8"})) << "a member that is given is timed in every size";
+
+  EXPECT_EQ(kiln({"run", "tuned", "N=3", "n=65", "--json"}, gpu()).json()["params"]["ROWS"], "256");
+  EXPECT_EQ(kiln({"run", "tuned", "N=3", "n=65", "ROWS=64", "--json"}, gpu()).json()["params"]["ROWS"], "64");
+  const Finished several = kiln({"run", "tuned", "N=3", "n=8,65"}, gpu());
+  EXPECT_EQ(several.status, 2);
+  EXPECT_NE(several.err.find("the values of n pick several members of the family"), std::string::npos)
+      << several.err;
+}
+
 }  // namespace
 }  // namespace kiln::test

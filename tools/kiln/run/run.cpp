@@ -49,6 +49,25 @@ Assignments split(const source::Manifest& manifest, const std::vector<std::strin
   return out;
 }
 
+/// Gives the parameter of a family the member that the sizes pick, where no value was given. Throws Error(invalid_value)
+/// when they pick several.
+Assignments with_member(const source::Manifest& manifest, Assignments given) {
+  if (!manifest.family) return given;
+  const std::string& parameter =
+      manifest.parameters[static_cast<std::size_t>(manifest.family->parameter)].name;
+  const auto is_it = [&](const NamedValue& v) { return v.name == parameter; };
+  if (std::any_of(given.parameters.begin(), given.parameters.end(), is_it)) return given;
+  const std::vector<MemberSizes> members = by_member(manifest, sizes_of(given.arguments));
+  if (members.size() > 1) {
+    const std::string& by = manifest.arguments[static_cast<std::size_t>(manifest.family->by)].name;
+    throw Error(Errc::invalid_value, "the values of " + by +
+                                         " pick several members of the family, and `kiln run` runs " +
+                                         "one kernel: give " + parameter + ", or run each member alone");
+  }
+  if (members.front().member) given.parameters.push_back(value_of_member(manifest, *members.front().member));
+  return given;
+}
+
 /// Shows the current step on a terminal. Elsewhere it prints nothing, because the table follows soon.
 class Steps {
  public:
@@ -82,7 +101,7 @@ class Run {
         gpu_(flags.device),
         opened_(context.service().open(flags.name, KILN_DEVICE_CURRENT, "")),
         manifest_(variant_for(opened_.origin().manifest, opened_.target().arch)),
-        given_(split(manifest_, flags.assignments)),
+        given_(with_member(manifest_, split(manifest_, flags.assignments))),
         values_(source::positional(manifest_, given_.parameters)),
         call_(opened_.resolve(values_)),
         resolved_(call_.resolved) {}

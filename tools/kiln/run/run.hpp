@@ -5,6 +5,7 @@
 #include "tools/kiln/cli/command.hpp"
 #include "tools/kiln/run/case.hpp"
 #include "tools/kiln/run/check.hpp"
+#include "tools/kiln/run/members.hpp"
 #include "tools/kiln/run/sizes.hpp"
 
 namespace kiln::cli {

@@ -1,6 +1,7 @@
 // kiln tune: finds the best `tune` candidates of parameters on this GPU, and stores them as a choice.
 #include "tools/kiln/tune/tune.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/text.hpp"
@@ -40,6 +41,30 @@ std::vector<std::vector<Parameter>> product_of(const Lists& lists) {
   return out;
 }
 
+/// Adds the call in the requested sizes. A call that leaves the parameter of a family open is tuned for each member,
+/// in the sizes that the member serves. `its_sizes`: so is a call that names the member, where a size names one.
+void add_requests(const source::Manifest& manifest, const TuneRequest& request, std::vector<Parameter> call,
+                  bool its_sizes, std::vector<TuneRequest>& out) {
+  const auto given = std::find_if(call.begin(), call.end(), [&](const Parameter& p) {
+    return manifest.family && parameter_index(manifest, p.name) == manifest.family->parameter;
+  });
+  const auto add = [&](std::vector<Parameter> parameters, std::vector<GivenArguments> sizes) {
+    out.push_back(request);
+    out.back().given = std::move(parameters), out.back().sizes = std::move(sizes);
+  };
+  if (given != call.end() && !its_sizes) return add(std::move(call), request.sizes);
+  for (MemberSizes& group : by_member(manifest, request.sizes)) {
+    std::vector<Parameter> parameters = call;
+    if (group.member && given == call.end()) {
+      const NamedValue value = value_of_member(manifest, *group.member);
+      parameters.push_back({std::string(value.name), std::string(value.value.text)});
+    } else if (group.member && given->value != value_of_member(manifest, *group.member).value.text) {
+      continue;
+    }
+    add(std::move(parameters), std::move(group.sizes));
+  }
+}
+
 /// "T=bf16 H=2048,4096 rows=64,8192" gives two calls to tune, each timed at two sizes.
 std::vector<TuneRequest> requests_of(const source::Manifest& manifest, const TuneFlags& flags,
                                      base::Arch arch) {
@@ -73,10 +98,10 @@ std::vector<TuneRequest> requests_of(const source::Manifest& manifest, const Tun
                                               arch.name());
   }
   std::vector<TuneRequest> out;
-  for (auto& call : calls) {
-    out.push_back(request);
-    out.back().given = std::move(call);
-  }
+  for (auto& call : calls) add_requests(manifest, request, std::move(call), flags.all_prewarm, out);
+  if (out.empty())
+    throw Error(Errc::invalid_argument, "no [[prewarm]] row of template '" + manifest.name +
+                                            "' is the member that serves one of the given sizes");
   return out;
 }
 
