@@ -58,6 +58,16 @@ World::World() {
       "const __grid_constant__ M) {}");
   no_maps = service->open("no_maps").get();
   two_maps = service->open("two_maps").get();
+  // A family of eight members, whose launches do what one of its members does.
+  service->add_template(
+      "format = 1\n[template]\nname = \"family\"\ninstantiate = \"g<{M}>\"\n[param.M]\nkind = "
+      "\"int\"\nvalues = [8, "
+      "16, 32, 64, 128, 256, 512, 1024]\n[family]\nby = \"m\"\nparameter = \"M\"\n"
+      "[[arg]]\nname = \"x\"\ntype = \"ptr<bf16>\"\n[[arg]]\nname = \"m\"\ntype = \"i32\"\n"
+      "[launch]\ngrid = [1]\nblock = [32]\n",
+      "template <int M> __global__ void g(const void*, int) {}");
+  family = service->open("family").get_family();
+  member = family.member(20);
   rms_norm_template = std::make_unique<KernelTemplate>(service->open("rms_norm"));
   rms_norm_operator = std::make_unique<Operator>(service->operator_("rms_norm"));
   rms_norm = rms_norm_template->get(Dtype::bf16, 4096);
@@ -206,6 +216,27 @@ const std::vector<Row>& rows() {
            const int n = next.fetch_add(1, std::memory_order_relaxed);
            k(s, w.in, w.out, 1 + n % 8192, std::int64_t{64} + 8 * (n / 8192));
          });
+       }},
+      {"member", "bare_empty",
+       [](int calls, int t) {
+         World& w = world();
+         const Kernel k = w.member;
+         const CUstream s = w.streams[t];
+         KILN_LOOP(k(s, w.in, 17 + i % 16));
+       }},
+      {"family", "member",
+       [](int calls, int t) {  // always the same member
+         World& w = world();
+         const Family f = w.family;
+         const CUstream s = w.streams[t];
+         KILN_LOOP(f(s, w.in, 17 + i % 16));
+       }},
+      {"family_any", "member",
+       [](int calls, int t) {  // sizes of all members in turn
+         World& w = world();
+         const Family f = w.family;
+         const CUstream s = w.streams[t];
+         KILN_LOOP(f(s, w.in, 1 + i * 37 % 1200));
        }},
       {"operator_rms_norm", "rms_norm_eight_rows",
        [](int calls, int t) {  // three tensors and a float: x, weight, out and eps

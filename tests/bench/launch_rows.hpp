@@ -22,7 +22,8 @@ struct World {
   std::unique_ptr<Service> service;
   std::unique_ptr<KernelTemplate> rms_norm_template;
   std::unique_ptr<Operator> rms_norm_operator;
-  Kernel empty, rms_norm, act_and_mul, softmax, no_maps, two_maps;
+  Kernel empty, rms_norm, act_and_mul, softmax, no_maps, two_maps, member;
+  Family family;
   CUstream streams[kThreads] = {};
   void *out = nullptr, *in = nullptr, *weight = nullptr;
 
