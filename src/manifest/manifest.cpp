@@ -135,13 +135,27 @@ std::vector<std::string> parameter_names(const Manifest& manifest) {
 }
 
 const std::string& passed_name(const Manifest& manifest, PassedArgument passed) noexcept {
-  return passed.from == PassedArgument::From::call ? manifest.arguments[passed.index].name
-                                                   : manifest.tensor_maps[passed.index].name;
+  switch (passed.from) {
+    case PassedArgument::From::tensor_map:
+      return manifest.tensor_maps[passed.index].name;
+    case PassedArgument::From::constant:
+      return manifest.constants[passed.index].text;
+    default:
+      return manifest.arguments[passed.index].name;
+  }
 }
 
 std::uint32_t passed_size(const Manifest& manifest, PassedArgument passed) noexcept {
-  return passed.from == PassedArgument::From::call ? manifest.arguments[passed.index].type.size()
-                                                   : kTensorMapBytes;
+  ArgumentType constant;
+  switch (passed.from) {
+    case PassedArgument::From::tensor_map:
+      return kTensorMapBytes;
+    case PassedArgument::From::constant:
+      constant.kind = manifest.constants[passed.index].kind;
+      return constant.size();
+    default:
+      return manifest.arguments[passed.index].type.size();
+  }
 }
 
 bool is_the_call(const std::vector<PassedArgument>& passed, const Manifest& manifest) noexcept {

@@ -89,6 +89,15 @@ struct ArgumentSpec {
   Fill fill;
 };
 
+/// A number or a null pointer that the kernel is passed, and that no call gives.
+struct PassedConstant {
+  ArgumentType::Kind kind = ArgumentType::Kind::pointer;  ///< a number, or a pointer, which is null
+  Expression value;                                       ///< of a number; empty: `number`
+  double number = 0;                                      ///< of an f32 or f64 without an expression
+  std::string text;                                       ///< "null", "u32 N * 2"
+};
+inline constexpr std::size_t kMaxConstants = 32;
+
 struct RuntimeValueSpec {
   std::string name, doc;
   Expression value;  ///< empty: `kiln run` must be given a value
@@ -196,7 +205,8 @@ struct Manifest {
   std::vector<Requirement> requirements;
   std::vector<ArgumentSpec> arguments;  ///< of a call
   std::vector<TensorMapSpec> tensor_maps;
-  std::vector<PassedArgument> passed;  ///< the arguments of the kernel, in order
+  std::vector<PassedArgument> passed;     ///< the arguments of the kernel, in order
+  std::vector<PassedConstant> constants;  ///< among them
   std::vector<RuntimeValueSpec> runtime;
   std::optional<WorkListSpec> work_list;
   std::optional<FamilySpec> family;  ///< of the main entry point

@@ -37,11 +37,11 @@ struct TensorMapSpec {
   Expression offset;
 };
 
-/// An argument of the kernel: one of the call's, or a tensor map.
+/// An argument of the kernel: one of the call's, a tensor map, or a constant.
 struct PassedArgument {
-  enum class From { call, tensor_map };
+  enum class From { call, tensor_map, constant };
   From from = From::call;
-  std::size_t index = 0;  ///< in Manifest::arguments or Manifest::tensor_maps
+  std::size_t index = 0;  ///< in Manifest::arguments, Manifest::tensor_maps or Manifest::constants
 };
 
 }  // namespace kiln::source

@@ -129,5 +129,27 @@ TEST(ManifestTensorMap, AnArchAndAnEntryPointHaveArgumentsOfTheirOwn) {
   EXPECT_EQ(m.entries[0]->tensor_maps.size(), 1u);
 }
 
+TEST(ManifestConstants, TheKernelMayBePassedWhatNoCallGives) {
+  const auto arguments = [](const std::string& names) {
+    return changed("name = \"rms_norm\"\n", "name = \"rms_norm\"\narguments = " + names + '\n');
+  };
+  const Manifest m =
+      parse(arguments("[\"x\", { null = true }, { u32 = \"H * rows\" }, { f32 = 0.5 }, \"rows\", { f64 = "
+                      "\"H\" }, { i64 = -1 }]"));
+  EXPECT_EQ(passed_names(m), "x null u32 H * rows f32 0.5 rows f64 H i64 -1");
+  EXPECT_EQ(passed_text(m), "x, null, u32 H * rows, f32 0.5, rows, f64 H, i64 -1");
+  const std::uint32_t sizes[] = {8, 8, 4, 4, 4, 8, 8};
+  for (std::size_t i = 0; i < std::size(sizes); ++i) EXPECT_EQ(passed_size(m, m.passed[i]), sizes[i]) << i;
+  EXPECT_EQ(m.constants.size(), 5u);
+  expect_refused(arguments("[{ }]"), "arguments", {"a constant has one type", "{ null = true }"});
+  expect_refused(arguments("[{ u32 = 1, i32 = 1 }]"), "arguments", {"a constant has one type"});
+  expect_refused(arguments("[{ null = false }]"), "arguments", {"null", "must be true"});
+  expect_refused(arguments("[{ u16 = 1 }]"), "arguments", {"u16", "unknown"});
+  expect_refused(arguments("[{ u32 = 0.5 }]"), "arguments", {"[template] arguments u32"});
+  expect_refused(arguments("[{ u32 = \"W\" }]"), "arguments", {"'W'"});
+  expect_refused(arguments("[1]"), "arguments", {"names of arguments and tensor maps, and constants"});
+  expect_refused(arguments("\"x\""), "arguments", {"an array of names and constants"});
+}
+
 }  // namespace
 }  // namespace kiln::source

@@ -22,6 +22,10 @@ void check_layout(const source::Manifest& manifest, const std::vector<source::Pa
            passed_name(manifest, one) + "' of " + std::to_string(size) + " bytes in the manifest, and has " +
            std::to_string(argument.size) +
            " in the kernel: [template] arguments says what the kernel is passed");
+    if (one.from == From::constant)
+      fail("argument " + std::to_string(argument.ordinal) + " is the constant '" +
+           passed_name(manifest, one) + "' of " + std::to_string(size) + " bytes in the manifest, and has " +
+           std::to_string(argument.size) + " in the kernel: [template] arguments gives the constant's type");
     const source::ArgumentSpec& a = manifest.arguments[one.index];
     fail("argument " + std::to_string(argument.ordinal) + " '" + a.name + "' is " +
          a.type.to_string(manifest.parameters) + " of " + std::to_string(a.type.size()) +

@@ -1,6 +1,7 @@
 #include "manifest/read/tensor_maps.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 
 #include "base/quote.hpp"
@@ -173,6 +174,38 @@ bool is_passed(const Manifest& m, From from, std::size_t index) {
                      [&](const PassedArgument& p) { return p.from == from && p.index == index; });
 }
 
+/// Reads { null = true } or a number such as { u32 = "N" }.
+PassedConstant constant_of(const Draft& draft, const TomlValue& item, const TableReader& reader) {
+  using Type = ArgumentType::Kind;
+  constexpr std::pair<std::string_view, Type> kinds[] = {
+      {"null", Type::pointer}, {"i32", Type::i32}, {"u32", Type::u32}, {"i64", Type::i64},
+      {"u64", Type::u64},      {"f32", Type::f32}, {"f64", Type::f64}};
+  const TableReader table(item, reader.title() + " arguments", reader.file(),
+                          {"null", "i32", "u32", "i64", "u64", "f32", "f64"});
+  if (item.members.size() != 1)
+    reader.fail("arguments",
+                "a constant has one type, such as { null = true }, { u32 = \"N\" } or { f32 = 0.5 }");
+  const auto& [type, value] = item.members.front();
+  PassedConstant out;
+  out.text = type;
+  for (const auto& [name, kind] : kinds)
+    if (name == type) out.kind = kind;
+  if (out.kind == Type::pointer) {
+    if (!table.boolean_or("null", false)) table.fail("null", "must be true");
+    return out;
+  }
+  if (value.kind == TomlValue::Kind::real && !is_integer(out.kind)) {
+    out.number = value.real;
+    char digits[32];
+    std::snprintf(digits, sizeof digits, " %g", value.real);
+    out.text += digits;
+    return out;
+  }
+  out.value = table.expression(type, draft.launch);
+  out.text += ' ' + out.value.text();
+  return out;
+}
+
 void check_passed(const Manifest& m, const TableReader& reader) {
   for (std::size_t i = 0; i < m.arguments.size(); ++i) {
     const ArgumentSpec& a = m.arguments[i];
@@ -211,7 +244,20 @@ void read_passed(Draft& draft, const TableReader& root) {
   if (!reader.has("arguments")) return;
   const std::vector<PassedArgument> known = std::move(m.passed);
   m.passed.clear();
-  for (const std::string& name : reader.lines("arguments")) {
+  const TomlValue& list = reader.need("arguments");
+  if (list.kind != TomlValue::Kind::array)
+    reader.fail_wanted("arguments", list, "an array of names and constants");
+  for (const TomlValue& item : list.items) {
+    if (item.kind == TomlValue::Kind::table) {
+      m.passed.push_back({From::constant, m.constants.size()});
+      m.constants.push_back(constant_of(draft, item, reader));
+      if (m.constants.size() > kMaxConstants)
+        reader.fail("arguments", "more than " + std::to_string(kMaxConstants) + " constants");
+      continue;
+    }
+    if (item.kind != TomlValue::Kind::string)
+      reader.fail_wanted("arguments", item, "names of arguments and tensor maps, and constants");
+    const std::string& name = item.string;
     const auto named = passed_named(m, name);
     if (!named) {
       std::vector<std::string> names;

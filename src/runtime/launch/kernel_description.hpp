@@ -25,7 +25,9 @@ struct PreparedLaunch {
   std::array<std::int64_t, kMaxSlots> slots;  ///< set only where the recipe's expressions read them
   Geometry config;
   void** passed;  ///< what the driver gets: `parameters`, or `replaced`
-  std::array<void*, source::kMaxArguments + source::kMaxTensorMaps> replaced;
+  std::array<void*, source::kMaxArguments + source::kMaxTensorMaps + source::kMaxConstants> replaced;
+  std::array<std::uint64_t, source::kMaxConstants>
+      constants;  ///< set only where they differ from call to call
   std::array<std::array<std::uint64_t, source::kTensorMapBytes / 8>, source::kMaxTensorMaps> maps;
   std::unique_ptr<std::byte[]> structs;  ///< copies of structs that hold tensor maps
 };

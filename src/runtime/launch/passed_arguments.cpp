@@ -62,6 +62,8 @@ PassedArguments::PassedArguments(const KernelDescription& kernel, const toolchai
                                      [&](const Struct& s) { return s.argument == passed.index; });
     if (passed.from == PassedArgument::From::tensor_map)
       sources_.push_back({Source::From::map, position_of(kernel_.recipe, passed.index)});
+    else if (passed.from == PassedArgument::From::constant)
+      sources_.push_back({Source::From::constant, passed.index});
     else if (copied != structs_.end())
       sources_.push_back({Source::From::copied_struct, copied->at});
     else
@@ -105,14 +107,36 @@ void PassedArguments::copy_structs(PreparedLaunch& out) const {
   }
 }
 
+void* PassedArguments::constant(std::size_t i, PreparedLaunch& out) const {
+  const LaunchRecipe::Constant& constant = kernel_.recipe.constants[i];
+  if (constant.value.empty()) return const_cast<std::uint64_t*>(&constant.bits);  // the driver does not write
+  const std::int64_t number = constant.value.evaluate(out.slots);
+  if (is_integer(constant.kind) && !fits(constant.kind, number)) {
+    kernel_.fail(Errc::requirement, "the kernel's constant '" + kernel_.manifest.constants[i].text +
+                                        "' = " + std::to_string(number) + " does not fit its type");
+  }
+  out.constants[i] = constant.bits_for(number);
+  return &out.constants[i];
+}
+
 void PassedArguments::replace(PreparedLaunch& out) const {
   for (std::size_t i = 0; i < kernel_.recipe.tensor_maps.size(); ++i) make_map(i, out);
   if (!structs_.empty()) copy_structs(out);
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const Source& source = sources_[i];
-    out.replaced[i] = source.from == Source::From::call  ? out.parameters[source.at]
-                      : source.from == Source::From::map ? static_cast<void*>(out.maps[source.at].data())
-                                                         : out.structs.get() + source.at;
+    switch (source.from) {
+      case Source::From::call:
+        out.replaced[i] = out.parameters[source.at];
+        break;
+      case Source::From::map:
+        out.replaced[i] = out.maps[source.at].data();
+        break;
+      case Source::From::copied_struct:
+        out.replaced[i] = out.structs.get() + source.at;
+        break;
+      case Source::From::constant:
+        out.replaced[i] = constant(source.at, out);
+    }
   }
   out.passed = out.replaced.data();
 }

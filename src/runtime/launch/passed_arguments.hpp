@@ -1,5 +1,5 @@
-// The arguments that a kernel is passed, where they are not just the call's: tensor maps among them, arguments of the
-// call left out, another order.
+// The arguments that a kernel is passed, where they are not just the call's: tensor maps and constants among them,
+// arguments of the call left out, another order.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class PassedArguments {
   PassedArguments(const KernelDescription& kernel, const toolchain::Driver& driver);
 
   /// Makes the tensor maps, and sets out.passed. REQUIRES: the call's arguments were taken. Throws Error: requirement for
-  /// a map that cannot be, driver for one that the driver refuses.
+  /// a map that cannot be and a constant that does not fit, driver for one that the driver refuses.
   void lay_out(PreparedLaunch& out) const {
     out.passed = out.parameters.data();
     if (!kernel_.recipe.passes_the_call()) replace(out);
@@ -38,6 +38,7 @@ class PassedArguments {
   void replace(PreparedLaunch& out) const;
   void make_map(std::size_t i, PreparedLaunch& out) const;
   void copy_structs(PreparedLaunch& out) const;
+  void* constant(std::size_t i, PreparedLaunch& out) const;
 
   const KernelDescription& kernel_;
   const toolchain::Driver& driver_;
@@ -46,7 +47,7 @@ class PassedArguments {
   std::size_t struct_bytes_ = 0;
   /// The source of each argument of the kernel, and its place there.
   struct Source {
-    enum class From { call, map, copied_struct } from;
+    enum class From { call, map, copied_struct, constant } from;
     std::size_t at;
   };
   std::vector<Source> sources_;

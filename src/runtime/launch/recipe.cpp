@@ -144,7 +144,29 @@ std::vector<LaunchRecipe::Dimension> LaunchRecipe::varying(const std::vector<Exp
   return out;
 }
 
+namespace {
+
+template <class Fold>
+LaunchRecipe::Constant recipe_of(const source::PassedConstant& constant, const Fold& fold) {
+  using Kind = source::ArgumentType::Kind;
+  LaunchRecipe::Constant out{constant.kind, {}, 0};
+  if (constant.kind == Kind::f32) out.bits = bits_of<float>(constant.number);
+  if (constant.kind == Kind::f64) out.bits = bits_of<double>(constant.number);
+  if (constant.value.empty()) return out;
+  out.value = fold(constant.value);
+  const auto known = out.value.constant_value();
+  if (!known || (is_integer(constant.kind) && !fits(constant.kind, *known))) return out;
+  out.bits = out.bits_for(*known);
+  out.value = {};
+  return out;
+}
+
+}  // namespace
+
 void LaunchRecipe::take_passed(const source::Manifest& manifest, source::Which which) {
+  if (which == source::Which::kernel)
+    for (const source::PassedConstant& constant : manifest.constants)
+      constants.push_back(recipe_of(constant, [&](const Expression& e) { return folded(e); }));
   using From = source::PassedArgument::From;
   passed = source::passed_to(manifest, which);
   passes_the_call_ = source::is_the_call(passed, manifest);
@@ -160,6 +182,12 @@ void LaunchRecipe::take_passed(const source::Manifest& manifest, source::Which w
   }
 }
 
+std::uint64_t LaunchRecipe::Constant::bits_for(std::int64_t number) const noexcept {
+  if (kind == Kind::f32) return bits_of<float>(static_cast<double>(number));
+  if (kind == Kind::f64) return bits_of<double>(static_cast<double>(number));
+  return static_cast<std::uint64_t>(number);
+}
+
 void LaunchRecipe::take_reads(const source::Manifest& manifest) {
   std::vector<bool> read(slots.size(), false);
   const auto note = [&](const Expression& expression) {
@@ -173,6 +201,7 @@ void LaunchRecipe::take_reads(const source::Manifest& manifest) {
   note(smem);
   for (const TensorMapRecipe& map : tensor_maps)
     for (const TensorMapRecipe::Varying& property : map.varying()) note(property.value);
+  for (const Constant& constant : constants) note(constant.value);
   wants_occupancy = read[static_cast<std::size_t>(manifest.slots.occupancy_slot())];
   for (std::size_t i = 0; i < manifest.arguments.size(); ++i) {
     const auto slot = static_cast<std::size_t>(manifest.slots.argument_slot(static_cast<int>(i)));

@@ -60,6 +60,14 @@ struct LaunchRecipe {
     std::size_t argument, slot;
     source::Expression value;
   };
+  /// A constant that the kernel is passed.
+  struct Constant {
+    Kind kind;
+    source::Expression value;  ///< empty where no launch changes `bits`
+    std::uint64_t bits;
+    /// The bytes that the kernel gets for a value of the expression.
+    std::uint64_t bits_for(std::int64_t number) const noexcept;
+  };
   struct Dimension {
     source::Expression value;
     unsigned Geometry::*into;
@@ -79,6 +87,7 @@ struct LaunchRecipe {
   bool wants_occupancy = false;
   std::vector<source::PassedArgument> passed;  ///< the kernel's arguments
   std::vector<TensorMapRecipe> tensor_maps;    ///< those that the kernel gets
+  std::vector<Constant> constants;             ///< as in the manifest
   Geometry config;                             ///< with attributes, unless `cluster` is still to come
   Extras extras;                               ///< without the cluster
 

@@ -311,5 +311,41 @@ TEST_F(TensorMaps, TheKernelsArgumentsAreCompared) {
                [&] { service.open("swapped").get(); });
 }
 
+TEST_F(TensorMaps, ConstantsArePassedBesideTheCallsArguments) {
+  Service service(options());
+  service.add_template(
+      "format = 1\n[template]\nname = \"constants\"\ninstantiate = \"g<{K}>\"\n"
+      "arguments = [{ null = true }, \"rows\", { u32 = \"K * 2\" }, { i32 = \"rows - K\" }, { f32 = 0.5 }, "
+      "{ f64 = \"K\" }, { u64 = \"rows - 600\" }]\n"
+      "[param.K]\nkind = \"int\"\nrange = [1, 100000]\ndefault = 512\n" +
+          argument_toml("rows", "i32") + "[launch]\ngrid = [1]\nblock = [32]\n",
+      "template <int K> __global__ void g(void*, int, unsigned, int, float, double, unsigned long long) "
+      "{}\n");
+  const Kernel k = service.open("constants").get();
+  k(nullptr, 700);
+  const kiln_fake_launch seen = last_launch();
+  EXPECT_EQ(argument<void*>(seen, 0), nullptr);
+  EXPECT_EQ(argument<std::int32_t>(seen, 1), 700);
+  EXPECT_EQ(argument<std::uint32_t>(seen, 2), 1024u);
+  EXPECT_EQ(argument<std::int32_t>(seen, 3), 188);
+  EXPECT_EQ(argument<float>(seen, 4), 0.5f);
+  EXPECT_EQ(argument<double>(seen, 5), 512.0);
+  EXPECT_EQ(argument<std::uint64_t>(seen, 6), 100u);
+  expect_error(Errc::requirement, {"constants K=512", "the kernel's constant 'u64 rows - 600' = -1"},
+               [&] { k(nullptr, 599); });
+}
+
+TEST_F(TensorMaps, AConstantOfAnotherSizeThanTheKernelsIsAnError) {
+  Service service(options());
+  service.add_template(
+      "format = 1\n[template]\nname = \"wide\"\ninstantiate = \"g<{K}>\"\n"
+      "arguments = [\"rows\", { u32 = 1 }]\n"
+      "[param.K]\nkind = \"int\"\nrange = [1, 9]\ndefault = 1\n" +
+          argument_toml("rows", "i32") + "[launch]\ngrid = [1]\nblock = [32]\n",
+      "template <int K> __global__ void g(int, unsigned long long) {}\n");
+  expect_error(Errc::manifest, {"argument 1 is the constant 'u32 1' of 4 bytes", "has 8 in the kernel"},
+               [&] { service.open("wide").get(); });
+}
+
 }  // namespace
 }  // namespace kiln::testing

@@ -98,12 +98,15 @@ class ImageLint {
       const std::uint32_t bytes = passed_size(m, declared[i]);
       if (bytes == 0 || bytes == real[i].size) continue;
       const std::string& name = passed_name(m, declared[i]);
-      const bool given = declared[i].from == source::PassedArgument::From::call;
+      using From = source::PassedArgument::From;
+      const bool given = declared[i].from == From::call;
       add("argument-layout", Severity::error, given ? lines_.argument(name) : lines_.entry(m.entry),
           "argument " + std::to_string(i) + ", '" + name + "' of type " +
-              (given ? m.arguments[declared[i].index].type.to_string(m.parameters) : "tensormap") + ", has " +
-              std::to_string(bytes) + " bytes, but the " + "kernel's has " + std::to_string(real[i].size) +
-              " (" + kernel + "): correct its type or the order");
+              (given ? m.arguments[declared[i].index].type.to_string(m.parameters)
+               : declared[i].from == From::tensor_map ? "tensormap"
+                                                      : "constant") +
+              ", has " + std::to_string(bytes) + " bytes, but the " + "kernel's has " +
+              std::to_string(real[i].size) + " (" + kernel + "): correct its type or the order");
     }
   }
 

@@ -95,6 +95,7 @@ void Uses::expressions_of(const source::Manifest& m) {
     for (const auto* one : {&map.element, &map.swizzle, &map.l2, &map.interleave, &map.offset})
       reads(m, *one);
   }
+  for (const source::PassedConstant& constant : m.constants) reads(m, constant.value);
   for (const source::Requirement& requirement : m.requirements) {
     reads(m, requirement.expression);
     each_name(requirement.message, [&](const std::string& name) { mark(name, Reach::launch); });
