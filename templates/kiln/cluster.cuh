@@ -33,6 +33,19 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
+// Makes one arrival at the barrier of block `rank` that lies where `barrier` lies in this block. It says that this thread
+// has read; its writes are published to its own block only, because a release to the cluster waits for about 1 us (H200).
+__device__ __forceinline__ void cluster_arrive_at(const Barrier& barrier, u32 rank) {
+  asm volatile(
+      "{\n\t"
+      ".reg .b32 remote;\n\t"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n\t"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t"
+      "}" ::"r"(shared_address(&barrier)),
+      "r"(rank)
+      : "memory");
+}
+
 // Stores v in the shared memory of block `rank`, at the offset that `local` has in this block. The other
 // block may read v after the next barrier of the cluster.
 __device__ __forceinline__ void cluster_store(float* local, u32 rank, float v) {
@@ -47,6 +60,24 @@ __device__ __forceinline__ void cluster_store(float* local, u32 rank, float v) {
 }
 __device__ __forceinline__ void cluster_store(i32* local, u32 rank, i32 v) {
   cluster_store(reinterpret_cast<float*>(local), rank, __int_as_float(v));
+}
+
+// Begins to copy `bytes` bytes of this block's shared memory to block `rank`, to where `local` lies in this block. The bytes
+// count at the barrier of block `rank` that lies where `told` lies. One thread calls it, after all threads that wrote
+// `from` called fence_async_shared() and met at a barrier. REQUIRES:
+// - `local`, `from` and `bytes` are multiples of 16.
+// - The barrier of block `rank` is ready, and this block ends only after the copy has arrived.
+__device__ __forceinline__ void cluster_copy(void* local, u32 rank, const void* from, u32 bytes,
+                                             Barrier& told) {
+  asm volatile(
+      "{\n\t"
+      ".reg .b32 to, barrier;\n\t"
+      "mapa.shared::cluster.u32 to, %0, %4;\n\t"
+      "mapa.shared::cluster.u32 barrier, %1, %4;\n\t"
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [to], [%2], %3, [barrier];\n\t"
+      "}" ::"r"(shared_address(local)),
+      "r"(shared_address(&told)), "r"(shared_address(from)), "r"(bytes), "r"(rank)
+      : "memory");
 }
 
 // Stores two floats in the shared memory of block `rank`, at the offset that `local` has in this block. It

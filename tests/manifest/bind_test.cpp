@@ -83,6 +83,17 @@ TEST(Bind, ParametersAndArgumentsFollowByName) {
   EXPECT_EQ(bind.arguments[6].kind, BindArgument::Kind::number);
 }
 
+TEST(Bind, FirstDimensionsThatATensorLacksKeepTheManifestsValues) {
+  const Manifest m = parsed(
+      "call = \"x: T[H], w: f32[H]\"\nout = \"out: T[H]\"\narg = { rows = 1, stride_x = \"H\", stride_out = "
+      "\"H\" }\n");
+  for (const BindLayout& layout : m.binds[0].layouts)
+    EXPECT_FALSE(layout.strides.size() > 1) << layout.operand;
+  EXPECT_EQ(m.binds[0].arguments[3].value.text(), "1");
+  expect_error(Errc::manifest, {"'rows' of the kernel is not optional, and nothing gives it"},
+               [] { parsed("call = \"x: T[H], w: f32[H]\"\nout = \"out: T[H]\"\n"); });
+}
+
 struct Mistake {
   const char *name, *bind, *message;
 };

@@ -9,23 +9,11 @@ namespace {
 
 class ShippedTemplates : public KilnCompiler {};
 
-const char* const kNames[] = {"act_and_mul",
-                              "amax",
-                              "append_paged_kv",
-                              "attn_decode_paged",
-                              "attn_merge",
-                              "attn_prefill",
-                              "delta_recurrent",
-                              "fp8_quant",
-                              "moe_align",
-                              "rms_norm",
-                              "rope",
-                              "rwkv7_kprep",
-                              "rwkv7_out",
-                              "rwkv7_shift_mix",
-                              "softmax",
-                              "topk_gate",
-                              "wkv7_recurrent"};
+const char* const kNames[] = {"act_and_mul", "amax",          "append_paged_kv", "attn_decode_paged",
+                              "attn_merge",  "attn_prefill",  "delta_recurrent", "fp8_quant",
+                              "gemm",        "moe_align",     "rms_norm",        "rope",
+                              "rwkv7_kprep", "rwkv7_out",     "rwkv7_shift_mix", "softmax",
+                              "topk_gate",   "wkv7_recurrent"};
 
 /// Expects that a prewarm succeeded without a broken limit, and returns its compiled entries.
 nlohmann::json expect_within_limits(const Finished& prewarm) {
@@ -107,6 +95,12 @@ template = "fp8_quant"
 T = "bf16"
 H = 7168
 GROUP = 128
+[[prewarm]]
+template = "gemm"
+T = ["bf16", "e4m3"]
+N = 4096
+K = 4096
+M_BUCKET = 64
 [[prewarm]]
 template = "rope"
 T = "bf16"

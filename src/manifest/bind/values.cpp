@@ -169,7 +169,10 @@ void ValueReader::lay_out(std::size_t argument, std::vector<bool>& bound) {
   BindLayout layout{operand, a.stride.empty(), {}};
   const bool one_shape = o.shapes.size() == 1;
   const std::size_t rank = one_shape ? o.shapes[0].extents.size() : 0, dims = a.shape.size();
-  const bool maps = one_shape && dims > 0 && (o.shapes[0].leading ? dims <= rank + 1 : dims <= rank);
+  // The first dimensions of the argument that the tensor has not, such as a batch; their sizes and strides keep the
+  // manifest's values.
+  const int absent = one_shape && !o.shapes[0].leading && dims > rank ? static_cast<int>(dims - rank) : 0;
+  const bool maps = one_shape && dims > 0 && rank > 0 && (!o.shapes[0].leading || dims <= rank + 1);
   const auto take = [&](const Expression& entry, BindMeasure wanted) {
     const int of = base::is_identifier(entry.text()) ? argument_index(manifest_, entry.text()) : -1;
     if (of < 0 || bound[static_cast<std::size_t>(of)]) return false;
@@ -182,12 +185,12 @@ void ValueReader::lay_out(std::size_t argument, std::vector<bool>& bound) {
   };
   const auto last = static_cast<int>(dims) - 1;
   bool any_taken = false;
-  for (int i = 0; maps && i <= last; ++i)
+  for (int i = absent; maps && i <= last; ++i)
     take(a.shape[static_cast<std::size_t>(i)], i == 0
                                                    ? BindMeasure{MeasureKind::leading_extent, operand, last}
                                                    : BindMeasure{MeasureKind::extent, operand, i - last - 1});
   if (!maps && one_shape) layout.dense = o.strides.empty();
-  for (int i = last; i >= 0 && !layout.dense && !a.stride.empty() && (maps || !one_shape); --i) {
+  for (int i = last; i >= absent && !layout.dense && !a.stride.empty() && (maps || !one_shape); --i) {
     const Expression& stride = a.stride[static_cast<std::size_t>(i)];
     const bool taken = maps && take(stride, i == 0 ? BindMeasure{MeasureKind::leading_stride, operand, last}
                                                    : BindMeasure{MeasureKind::stride, operand, i - last - 1});

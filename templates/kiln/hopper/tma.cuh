@@ -55,6 +55,25 @@ __device__ __forceinline__ void tma_load_to(u16 blocks, void* shared, const Tens
       : "memory");
 }
 
+__device__ __forceinline__ void tma_load_to(u16 blocks, void* shared, const TensorMap& map, Barrier& barrier,
+                                            i32 x, i32 y, i32 z, L2 keep = L2::normal) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6, %7;" ::"r"(shared_address(shared)),
+      "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "h"(blocks),
+      "l"(static_cast<u64>(keep))
+      : "memory");
+}
+
+// Begins to load `bytes` neighbouring bytes, without a map. REQUIRES: both addresses and `bytes` are multiples of 16.
+__device__ __forceinline__ void bulk_load(void* shared, const void* global, u32 bytes, Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(shared_address(&barrier))
+      : "memory");
+}
+
 // Makes this thread's writes to shared memory visible to copies and tensor cores. Each thread that wrote calls it before
 // the barrier after which another thread begins the copy.
 __device__ __forceinline__ void fence_async_shared() {
@@ -66,6 +85,12 @@ __device__ __forceinline__ void tma_store(const TensorMap& map, const void* shar
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
                "r"(shared_address(shared)), "r"(x), "r"(y)
                : "memory");
+}
+__device__ __forceinline__ void tma_store(const TensorMap& map, const void* shared, i32 x, i32 y, i32 z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+      "r"(shared_address(shared)), "r"(x), "r"(y), "r"(z)
+      : "memory");
 }
 __device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");

@@ -230,5 +230,25 @@ TEST_F(Operators, TheSizeOfATensorPicksTheMemberOfAFamily) {
   EXPECT_EQ(service().stats().compiles, 2u);
 }
 
+TEST_F(Operators, ATensorMayLackTheFirstDimensionsOfItsArgument) {
+  const Operator gemm = service().operator_("gemm"), batched = service().operator_("gemm_batched");
+  const TensorView b = at(0x300000, Dtype::bf16, {256, 512});
+  Allocator ours;
+  gemm.call(nullptr, {at(0x200000, Dtype::bf16, {20, 512}, {1024, 1}), b}, Allocator::allocate, &ours);
+  ASSERT_EQ(ours.made.size(), 1u) << "rows may be apart, so nothing is copied";
+  EXPECT_EQ(ours.made.begin()->second.shape, (Shape{20, 256}));
+  kiln_fake_launch seen = last_launch();
+  EXPECT_EQ(argument<std::int32_t>(seen, 4), 20) << "m";
+  EXPECT_EQ(argument<std::int32_t>(seen, 5), 1) << "batch, as the manifest says";
+  EXPECT_EQ(argument<std::int64_t>(seen, 6), 256) << "stride_d";
+  Allocator theirs;
+  batched.call(nullptr, {at(0x200000, Dtype::bf16, {3, 20, 512}), at(0x300000, Dtype::bf16, {3, 256, 512})},
+               Allocator::allocate, &theirs);
+  seen = last_launch();
+  EXPECT_EQ(argument<std::int32_t>(seen, 5), 3);
+  EXPECT_EQ(argument<std::int64_t>(seen, 7), 20 * 256) << "stride_d_batch";
+  refused(gemm, {at(0x200000, Dtype::bf16, {20, 504}), b}, {"gemm: b is bf16 [256, 512]", "[rows, K = 504]"});
+}
+
 }  // namespace
 }  // namespace kiln::testing

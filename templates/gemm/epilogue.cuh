@@ -1,0 +1,90 @@
+// The end of a matrix product, between its sums and its results: scales, bias, activation, gate and residual.
+#pragma once
+#include "kiln/activation.cuh"
+#include "kiln/dtype.cuh"
+
+namespace kiln {
+
+enum class Activation { none, relu, relu_squared, silu, gelu, gelu_tanh };
+
+// Scales of fp8 operands. tensor: one for each operand. row: one for each row of a and of b. block: one for each 128
+// elements of a row of a, and for each 128 x 128 elements of b.
+enum class Scales { none, tensor, row, block };
+
+template <Activation ACT>
+__device__ __forceinline__ f32 activated(f32 x) {
+  if constexpr (ACT == Activation::none) {
+    return x;
+  } else if constexpr (ACT == Activation::relu) {
+    return x < 0.0f ? 0.0f : x;  // NaN stays NaN
+  } else if constexpr (ACT == Activation::relu_squared) {
+    return x < 0.0f ? 0.0f : x * x;
+  } else {
+    constexpr Act SAME = ACT == Activation::silu   ? Act::silu
+                         : ACT == Activation::gelu ? Act::gelu
+                                                   : Act::gelu_tanh;
+    return activate<SAME>(x, 0.0f, 0.0f);
+  }
+}
+
+// Finishes sums: y = act(x + bias) + residual, or with a gate y = act(gate + bias[n]) * (up + bias[N + n]) + residual.
+template <typename OUT, int N, Scales SCALES, bool BIAS, Activation ACT, bool GATED, bool RESIDUAL>
+struct Epilogue {
+  static constexpr bool gated = GATED;
+  static constexpr Scales scales = SCALES;
+  // The results are the sums, rounded to 16 bits.
+  static constexpr bool plain = (SCALES == Scales::none || SCALES == Scales::block) && !BIAS &&
+                                ACT == Activation::none && !GATED && !RESIDUAL && sizeof(OUT) == 2;
+
+  const f32 *scale_a, *scale_b;  // as `scales` says
+  const OUT* bias;
+  const OUT* residual;  // of this batch
+  i64 stride_residual;
+
+  // Finishes W neighbouring sums of a row from column n on; `up` has the sums of the other half of b's rows, if there is
+  // a gate. REQUIRES: the row and the columns exist; n is a multiple of W.
+  template <int W>
+  __device__ __forceinline__ void finish(f32 (&x)[W], f32 (&up)[W], i64 row, int n) const {
+    if constexpr (SCALES == Scales::tensor) {
+      scale(x, load_one(scale_a) * load_one(scale_b));
+      if constexpr (GATED) scale(up, load_one(scale_a) * load_one(scale_b));
+    } else if constexpr (SCALES == Scales::row) {
+      scale(x, load_one(scale_a + row), scale_b + n);
+      if constexpr (GATED) scale(up, load_one(scale_a + row), scale_b + N + n);
+    }
+    if constexpr (BIAS) {
+      add(x, bias + n);
+      if constexpr (GATED) add(up, bias + N + n);
+    }
+#pragma unroll
+    for (int i = 0; i < W; ++i) x[i] = activated<ACT>(x[i]);
+    if constexpr (GATED) {
+#pragma unroll
+      for (int i = 0; i < W; ++i) x[i] *= up[i];
+    }
+    if constexpr (RESIDUAL) add(x, residual + row * stride_residual + n);
+  }
+
+ private:
+  template <int W>
+  __device__ static __forceinline__ void scale(f32 (&x)[W], f32 by) {
+#pragma unroll
+    for (int i = 0; i < W; ++i) x[i] *= by;
+  }
+  template <int W>
+  __device__ static __forceinline__ void scale(f32 (&x)[W], f32 by, const f32* columns) {
+    f32 each[W];
+    widen(load<W>(columns), each);
+#pragma unroll
+    for (int i = 0; i < W; ++i) x[i] *= by * each[i];
+  }
+  template <int W>
+  __device__ static __forceinline__ void add(f32 (&x)[W], const OUT* from) {
+    f32 each[W];
+    widen(load<W>(from), each);
+#pragma unroll
+    for (int i = 0; i < W; ++i) x[i] += each[i];
+  }
+};
+
+}  // namespace kiln

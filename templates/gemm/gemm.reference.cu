@@ -1,0 +1,54 @@
+// d = epilogue(a b^T) in double precision, one thread for each element.
+#include "gemm/epilogue.cuh"
+
+namespace kiln {
+namespace reference {
+
+template <Activation ACT>
+__device__ double activated(double x) {
+  if constexpr (ACT == Activation::relu || ACT == Activation::relu_squared) {
+    return x < 0 ? 0 : ACT == Activation::relu ? x : x * x;
+  } else if constexpr (ACT == Activation::silu) {
+    return x / (1 + exp(-x));
+  } else if constexpr (ACT == Activation::gelu) {
+    return x / 2 * (1 + erf(x * 0.70710678118654752440));
+  } else if constexpr (ACT == Activation::gelu_tanh) {
+    return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+  } else {
+    return x;
+  }
+}
+
+template <typename T, typename OUT, int N, int K, Scales SCALES, bool BIAS, Activation ACT, bool GATED,
+          bool RESIDUAL>
+__global__ void gemm(double* d, const T* a, const T* b, i32 m, i64 stride_a, i64 stride_b, i64 stride_d,
+                     i32 batch, i64 stride_a_batch, i64 stride_b_batch, i64 stride_d_batch,
+                     const f32* scale_a, i64 stride_scale_a, const f32* scale_b, const OUT* bias,
+                     const OUT* residual, i64 stride_residual, i64 stride_residual_batch) {
+  const i64 row = static_cast<i64>(blockIdx.y) * 8 + threadIdx.y, column = blockIdx.x * 32 + threadIdx.x;
+  const i64 z = blockIdx.z;
+  if (row >= m || column >= N) return;
+  const auto sum = [&](i64 n) {
+    const T *x = a + z * stride_a_batch + row * stride_a, *w = b + z * stride_b_batch + n * stride_b;
+    double total = 0;
+    for (int k = 0; k < K; ++k) {
+      double product = to_double(x[k]) * to_double(w[k]);
+      if constexpr (SCALES == Scales::block)
+        product *= static_cast<double>(scale_a[k / 128 * stride_scale_a + row]) *
+                   scale_b[n / 128 * (K / 128) + k / 128];
+      total += product;
+    }
+    if constexpr (SCALES == Scales::tensor) total *= static_cast<double>(*scale_a) * *scale_b;
+    if constexpr (SCALES == Scales::row) total *= static_cast<double>(scale_a[row]) * scale_b[n];
+    if constexpr (BIAS) total += to_double(bias[n]);
+    return total;
+  };
+  double y = activated<ACT>(sum(column));
+  if constexpr (GATED) y *= sum(N + column);
+  if constexpr (RESIDUAL)
+    y += to_double(residual[z * stride_residual_batch + row * stride_residual + column]);
+  d[z * stride_d_batch + row * stride_d + column] = y;
+}
+
+}  // namespace reference
+}  // namespace kiln

@@ -1,0 +1,354 @@
+// d = epilogue(a b^T) on Hopper: a [batch, m, K], b [batch, N, K], d [batch, m, N]; sums are in f32.
+//
+// One operand is on the left of the tensor cores' products, where a warpgroup takes 64 rows. The other one is on the
+// right, where a product takes any multiple of 8 rows. Few tokens are on the right (SWAP), because padding to 8 costs
+// less than padding to 64; each product then makes a part of the transposed result.
+//
+// A block makes tiles of LEFT x RIGHT sums. One thread loads operands by TMA into a ring of stages, and the warpgroups
+// of the left rows multiply. Blocks of a cluster share work in one of two ways:
+// - SPLIT: each block multiplies a part of K, and all of them add the parts of one tile, in the order of K.
+// - PAIR: two blocks have neighbouring left rows, and each loads half of the right rows for both.
+#include "gemm/epilogue.cuh"
+#include "gemm/sums.cuh"
+#include "kiln/cluster.cuh"
+#include "kiln/hopper/pipeline.cuh"
+#include "kiln/hopper/results.cuh"
+#include "kiln/hopper/tiles.cuh"
+#include "kiln/hopper/warpgroup.cuh"
+#include "kiln/hopper/wgmma.cuh"
+#include "kiln/pdl.cuh"
+
+namespace kiln {
+
+// How the kernel cuts its work.
+template <bool SWAP, int LEFT, int RIGHT, int BOXES, int STAGES, int SPLIT, int PAIR, int BLOCKS>
+struct GemmShape {
+  static constexpr bool swap = SWAP;
+  static constexpr int left = LEFT, right = RIGHT, split = SPLIT, pair = PAIR, blocks = BLOCKS;
+  static constexpr int boxes = BOXES, stages = STAGES;  // a box has 128 bytes of each row
+  static constexpr int warpgroups = LEFT / 64, loaders = BLOCKS == 1 ? 128 : 32, threads = 2 * LEFT + loaders;
+  static constexpr bool through_sums = SWAP || SPLIT > 1;  // whole tiles of sums pass through shared memory
+};
+
+// The shared memory of a block.
+template <typename AB, typename Shape, bool SCALED, bool PLAIN>
+struct GemmShared {
+  static constexpr int STAGES = Shape::stages, BK = 128 / sizeof(AB);
+  static constexpr int TOKENS = Shape::swap ? Shape::right : Shape::left;
+  AB left[STAGES][Shape::boxes][Shape::left * BK];
+  AB right[STAGES][Shape::boxes][Shape::right * BK];
+  // Sums on their way to the threads that finish them.
+  u8 out[Shape::through_sums ? Sums<Shape>::BYTES
+                             : Shape::warpgroups * (PLAIN ? 2 * 64 * 128 : Columns<false>::FLOATS * 4)];
+  f32 scales[SCALED ? STAGES : 1][SCALED ? (TOKENS + 31) / 32 * 32 : 32];  // of the tokens, for each stage
+  Ring<STAGES> ring;
+  Barrier received;  // the sums of all blocks
+};
+
+template <typename AB, typename OUT, int N, int K, typename Shape, typename Finish, bool EARLY_B>
+__global__ void __launch_bounds__(Shape::threads, Shape::blocks)
+    gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+         const __grid_constant__ TensorMap map_d, OUT* d, i32 m, i32 batch, i64 stride_d, i64 stride_d_batch,
+         const f32* scale_a, i64 stride_scale_a, const f32* scale_b, const OUT* bias, const OUT* residual,
+         i64 stride_residual, i64 stride_residual_batch) {
+  constexpr bool SWAP = Shape::swap, GATED = Finish::gated, BLOCKWISE = Finish::scales == Scales::block;
+  constexpr int LEFT = Shape::left, RIGHT = Shape::right, STAGES = Shape::stages, SPLIT = Shape::split;
+  constexpr int PAIR = Shape::pair, WARPGROUPS = Shape::warpgroups, LOADER = 128 * WARPGROUPS;
+  using Memory = GemmShared<AB, Shape, BLOCKWISE, Finish::plain>;
+  constexpr int BOXES = Shape::boxes, BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK * BOXES));
+  constexpr int TOKENS = Memory::TOKENS;
+  constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;  // of b, and of d
+  static_assert(SPLIT == 1 || PAIR == 1, "a cluster either splits K or shares rows");
+  static_assert(SPLIT <= STEPS, "each block of a cluster needs a part of K");
+  static_assert(SPLIT == 1 || Sums<Shape>::BYTES <= STAGES * BOXES * (LEFT + RIGHT) * 128,
+                "the parts need more stages");
+  extern __shared__ __align__(1024) u8 bytes[];
+  Memory& shared = *reinterpret_cast<Memory*>(bytes);
+
+  const int rank = SPLIT * PAIR > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int cluster = blockIdx.x / (SPLIT * PAIR), clusters = gridDim.x / (SPLIT * PAIR);
+  const int begin = SPLIT > 1 ? STEPS * rank / SPLIT : 0;
+  const int end = SPLIT > 1 ? STEPS * (rank + 1) / SPLIT : STEPS;
+  // Tiles of left and right rows; a cluster takes PAIR of them. All batches are one matrix after the other.
+  const int token_tiles = static_cast<int>(ceil_div(m, TOKENS)),
+            b_tiles = static_cast<int>(ceil_div(N, COLUMNS));
+  const Tiles<8> tiles{static_cast<int>(ceil_div(SWAP ? b_tiles : token_tiles, PAIR)),
+                       SWAP ? token_tiles : b_tiles};
+
+  pdl_launch_dependents();
+  if (threadIdx.x == 0) {
+    if constexpr (SPLIT > 1) {
+      shared.received.init(1);
+      shared.received.arrive_expecting(Sums<Shape>::BYTES);
+    }
+    shared.ring.init(4 * WARPGROUPS * PAIR);
+  }
+  if (threadIdx.x == LOADER) tma_prefetch(map_b), tma_prefetch(map_a);
+  if constexpr (PAIR > 1) {  // the other block's loads come to this block's barriers
+    cluster_arrive_relaxed();
+    cluster_wait();
+  } else {
+    if constexpr (SPLIT > 1) cluster_arrive_relaxed();  // the wait comes before the first block sends
+    __syncthreads();
+  }
+
+  struct Place {
+    int left, right, batch;  // numbers of tiles
+  };
+  const auto place = [&](int tile) {
+    Place at;
+    at.batch = tile / tiles.count();
+    tiles.place(tile - at.batch * tiles.count(), at.left, at.right);
+    at.left = at.left * PAIR + (PAIR > 1 ? rank : 0);
+    return at;
+  };
+  const int last = tiles.count() * batch;
+  RingPlace at;
+
+  const auto scales_of = [&](const Place& p) {  // of a's rows; none in the tile that a pair has too many
+    return larger(0, smaller(TOKENS, static_cast<int>(stride_scale_a) - (SWAP ? p.right : p.left) * TOKENS));
+  };
+
+  if (threadIdx.x >= LOADER) {
+    if constexpr (Shape::blocks == 1) give_registers_to<40>();
+    if (threadIdx.x == LOADER) {
+      // Bytes of a stage. The last tokens may have fewer scales than a tile.
+      const auto stage_bytes = [&](const Place& p) {
+        return BOXES * (LEFT + RIGHT) * 128 + (BLOCKWISE ? scales_of(p) * 4 : 0);
+      };
+      // Loads rows of an operand. Half of the rows may be another box: the other half of a gated b, or the part that this
+      // block loads for both of a pair.
+      const auto load_b = [&](const Place& p, int stage, int step) {
+        Barrier& full = shared.ring.full[stage];
+        const int y = (SWAP ? p.left : p.right) * COLUMNS;
+        constexpr L2 KEEP = SWAP ? L2::evict_first : L2::normal;
+#pragma unroll
+        for (int box = 0; box < BOXES; ++box) {
+          const int x = (step * BOXES + box) * BK;
+          AB* to = SWAP ? shared.left[stage][box] : shared.right[stage][box];
+          if constexpr (PAIR > 1 && !SWAP) {
+            const int half = rank * (B_ROWS / 2);
+            tma_load_to(3, to + half * BK, map_b, full, x, GATED ? y + rank * N : y + half, p.batch, KEEP);
+          } else {
+            tma_load(to, map_b, full, x, y, p.batch, KEEP);
+            if constexpr (GATED) tma_load(to + B_ROWS / 2 * BK, map_b, full, x, N + y, p.batch, KEEP);
+          }
+        }
+      };
+      const auto load_a = [&](const Place& p, int stage, int step) {
+        Barrier& full = shared.ring.full[stage];
+        const int y = (SWAP ? p.right : p.left) * TOKENS;
+#pragma unroll
+        for (int box = 0; box < BOXES; ++box) {
+          const int x = (step * BOXES + box) * BK;
+          AB* to = SWAP ? shared.right[stage][box] : shared.left[stage][box];
+          if constexpr (PAIR > 1 && SWAP) {
+            const int half = rank * (TOKENS / 2);
+            tma_load_to(3, to + half * BK, map_a, full, x, y + half, p.batch);
+          } else {
+            tma_load(to, map_a, full, x, y, p.batch);
+          }
+        }
+        if constexpr (BLOCKWISE) {
+          if (const int count = scales_of(p))
+            bulk_load(shared.scales[stage], scale_a + step * stride_scale_a + y, count * 4, full);
+        }
+      };
+      int ahead = 0;  // stages that have b already
+      if constexpr (EARLY_B) {
+        RingPlace early;
+        if (cluster < last) ahead = smaller(STAGES, end - begin);
+        const Place p = place(cluster);
+        for (int i = 0; i < ahead; ++i, shared.ring.next(early)) {
+          shared.ring.begin(early, stage_bytes(p));
+          load_b(p, early.stage, begin + i);
+        }
+      }
+      pdl_wait();
+      for (int tile = cluster; tile < last; tile += clusters, ahead = 0) {
+        const Place p = place(tile);
+        for (int step = begin; step < end; ++step, shared.ring.next(at)) {
+          if (step - begin >= ahead) {
+            shared.ring.begin(at, stage_bytes(p));
+            load_b(p, at.stage, step);
+          }
+          load_a(p, at.stage, step);
+        }
+      }
+    }
+    __syncwarp();
+  } else {
+    if constexpr (Shape::blocks == 1)
+      take_registers_to<WARPGROUPS <= 2 ? 232 : WARPGROUPS == 3 ? 152 : 104>();
+    pdl_wait();
+    const int group = warpgroup(), lane = threadIdx.x % 32;
+    const auto release = [&](int stage) {
+      if constexpr (PAIR > 1) {
+        if (lane < PAIR) cluster_arrive_at(shared.ring.empty[stage], lane);
+      } else {
+        if (lane == 0) shared.ring.release(stage);
+      }
+    };
+    int turn = 0;  // of the tiles on their way out
+    for (int tile = cluster; tile < last; tile += clusters) {
+      const Place p = place(tile);
+      const int first_token = (SWAP ? p.right : p.left) * TOKENS,
+                first_column = (SWAP ? p.left : p.right) * COLUMNS;
+      f32 sums[RIGHT / 2];
+      const auto products = [&](f32(&to)[RIGHT / 2], bool add) {
+        wgmma_begin();
+#pragma unroll
+        for (int box = 0; box < BOXES; ++box) {
+          const u64 l = wgmma_operand<128>(shared.left[at.stage][box] + group * 64 * BK);
+          const u64 r = wgmma_operand<128>(shared.right[at.stage][box]);
+#pragma unroll
+          for (int k = 0; k < 128; k += 32)
+            wgmma<AB, RIGHT>(to, l + wgmma_along(k), r + wgmma_along(k), add || box > 0 || k > 0);
+        }
+        wgmma_commit();
+      };
+      if constexpr (sizeof(AB) == 2) {
+        for (int step = begin; step < end; ++step, shared.ring.next(at)) {
+          shared.ring.wait(at);
+          products(sums, step > begin);
+          wgmma_wait<1>();  // the products of the stage before have ended
+          if (step > begin) release((at.stage + STAGES - 1) % STAGES);
+        }
+        wgmma_wait<0>();
+        wgmma_results(sums);
+        release((at.stage + STAGES - 1) % STAGES);
+      } else {
+        // Sums of fp8 products keep about 14 bits, so each stage (128 of K) is added to f32 sums.
+#pragma unroll
+        for (int i = 0; i < RIGHT / 2; ++i) sums[i] = 0.0f;
+        constexpr int PARTS =
+            GATED && !SWAP ? 2 : 1;  // of the columns of a warpgroup, which have a scale each
+        const f32* factors[PARTS];
+        f32 factor[PARTS];
+        if constexpr (BLOCKWISE) {
+#pragma unroll
+          for (int i = 0; i < PARTS; ++i) {
+            const int row = SWAP && !GATED ? first_column + group * 64
+                            : SWAP
+                                ? first_column + group / (WARPGROUPS / 2) * N + group % (WARPGROUPS / 2) * 64
+                                : first_column + i * N;
+            factors[i] = scale_b + static_cast<i64>(smaller(row, GATED ? 2 * N - 1 : N - 1) / 128) * STEPS;
+            factor[i] = load_one(factors[i] + begin);
+          }
+        }
+        for (int step = begin; step < end; ++step, shared.ring.next(at)) {
+          f32 next[PARTS];
+          if constexpr (BLOCKWISE) {
+#pragma unroll
+            for (int i = 0; i < PARTS; ++i) next[i] = load_one(factors[i] + smaller(step + 1, end - 1));
+          }
+          shared.ring.wait(at);
+          f32 part[RIGHT / 2];
+          products(part, false);
+          [[maybe_unused]] const f32* token_scale = shared.scales[at.stage];
+          if constexpr (BLOCKWISE && !SWAP) {
+            const int row = group * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+            const f32 up = token_scale[row], down = token_scale[row + 8];
+            wgmma_wait<0>();
+            wgmma_results(part);
+            release(at.stage);
+#pragma unroll
+            for (int i = 0; i < RIGHT / 2; ++i)
+              sums[i] += part[i] * ((i % 4 < 2 ? up : down) * factor[PARTS == 2 && i >= RIGHT / 4 ? 1 : 0]);
+          } else if constexpr (BLOCKWISE) {
+            wgmma_wait<0>();
+            wgmma_results(part);
+#pragma unroll
+            for (int i = 0; i < RIGHT / 2; i += 4) {
+              const float2 s = *reinterpret_cast<const float2*>(token_scale + i * 2 + lane % 4 * 2);
+              const f32 left = s.x * factor[0], right = s.y * factor[0];
+              sums[i] += part[i] * left, sums[i + 1] += part[i + 1] * right;
+              sums[i + 2] += part[i + 2] * left, sums[i + 3] += part[i + 3] * right;
+            }
+            __syncwarp();
+            release(at.stage);
+          } else {
+            wgmma_wait<0>();
+            wgmma_results(part);
+            release(at.stage);
+#pragma unroll
+            for (int i = 0; i < RIGHT / 2; ++i) sums[i] += part[i];
+          }
+          if constexpr (BLOCKWISE) {
+#pragma unroll
+            for (int i = 0; i < PARTS; ++i) factor[i] = next[i];
+          }
+        }
+      }
+
+      const Finish finish{scale_a, scale_b, bias, residual + p.batch * stride_residual_batch,
+                          stride_residual};
+      OUT* const out = d + p.batch * stride_d_batch;
+      const auto finish_and_store = [&](int token, int column, auto& x, auto& up) {
+        token += first_token, column += first_column;
+        if (token >= m || column >= N) return;
+        finish.finish(x, up, token, column);
+        store(out + token * stride_d + column, narrow<OUT>(x));
+      };
+      if constexpr (Shape::through_sums) {
+        using Parts = Sums<Shape>;
+        f32* const out_sums = reinterpret_cast<f32*>(shared.out);
+        if constexpr (SPLIT > 1) {
+          f32* const own = reinterpret_cast<f32*>(bytes);  // where the operands were
+          cluster_wait();                                  // all blocks can receive
+          sync_threads(1, 128 * WARPGROUPS);               // all warps have read the operands
+          Parts::put(own, sums, group);
+          fence_async_shared();
+          sync_threads(1, 128 * WARPGROUPS);
+          if (threadIdx.x < SPLIT) Parts::send(out_sums, own, rank, threadIdx.x, shared.received);
+          shared.received.wait(0);
+        } else {
+          if (tile != cluster)
+            sync_threads(1, 128 * WARPGROUPS);  // the results of the tile before have been read
+          Parts::put(out_sums, sums, group);
+          sync_threads(1, 128 * WARPGROUPS);
+        }
+        Parts::template each<GATED>(out_sums, SPLIT > 1 ? rank : 0, finish_and_store);
+      } else if constexpr (Finish::plain) {
+#pragma unroll
+        for (int c = 0; c < RIGHT; c += 64) {
+          OUT* to = reinterpret_cast<OUT*>(shared.out) + (2 * group + turn) * 64 * 64;
+          turn ^= 1;
+          const bool first = threadIdx.x % 128 == 0;
+          if (first) tma_store_wait_read<1>();  // the store before the last has read its memory
+          sync_threads(group + 1, 128);
+          store_columns<OUT>(to, sums + c / 2);
+          fence_async_shared();
+          sync_threads(group + 1, 128);
+          if (first) {
+            tma_store(map_d, to, first_column + c, first_token + group * 64, p.batch);
+            tma_store_commit();
+          }
+        }
+      } else {  // 64 columns at a time, or 32 and their gates
+        using Part = Columns<GATED>;
+        f32* const memory = reinterpret_cast<f32*>(shared.out) + group * Part::FLOATS;
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c += Part::WIDE) {
+          sync_threads(group + 1, 128);  // the columns before have been read
+          Part::put(memory, sums + c / 2, sums + RIGHT / 4 + c / 2);
+          sync_threads(group + 1, 128);
+          Part::each(memory, [&](int token, int column, f32(&x)[4], f32(&up)[4]) {
+            finish_and_store(token + group * 64, column + c, x, up);
+          });
+        }
+      }
+    }
+    if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();  // shared memory ends with the block
+  }
+  if constexpr (SPLIT > 1) {
+    if (threadIdx.x >= LOADER) cluster_wait();  // of the first arrival
+  }
+  if constexpr (SPLIT > 1 ||
+                PAIR > 1) {  // other blocks may still receive from this one, load to it or release stages
+    cluster_arrive_relaxed();
+    cluster_wait();
+  }
+}
+
+}  // namespace kiln
