@@ -108,6 +108,9 @@ class _Call:
     def __init__(self, description: dict[str, Any], concrete: Callable[[str, Any], None]) -> None:
         self.description, self.concrete = description, concrete
         self.lets = {let["name"] for let in description["let"]}
+        scalars = {o["name"] for o in description["inputs"] if o["kind"] == "dtype"}
+        #: parameters that an input gives, such as OUT of "out_dtype: OUT": no tensor's dtype decides them
+        self.late = {p["name"] for p in description["parameters"] if p["value"] in scalars}
 
     def run(self, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         inputs = self.description["inputs"]
@@ -123,11 +126,16 @@ class _Call:
             self.known[let["name"]] = self._value(let["value"])
         for operand in inputs:
             if operand["kind"] == "tensor" and values[operand["name"]] is not None:
-                self._check(operand, values[operand["name"]])
+                if operand["dtype"] not in self.late:
+                    self._check_dtype(operand, values[operand["name"]])
+                self._check_shape(operand, values[operand["name"]])
         for rule in self.description["require"]:
             if not self._value(rule["expr"]):
                 self._refuse(re.sub(r"\{([^{}]+)\}", lambda name: str(self._value(name[1])), rule["message"]))
         self._parameters(values)
+        for operand in inputs:
+            if operand["kind"] == "tensor" and values[operand["name"]] is not None and operand["dtype"] in self.late:
+                self._check_dtype(operand, values[operand["name"]])
         first = next(v for v in values.values() if isinstance(v, torch.Tensor))
         made = [self._make(output, first) for output in self.description["outputs"]]
         return made[0] if len(made) == 1 else tuple(made) if made else None
@@ -140,7 +148,8 @@ class _Call:
 
     def _take(self, operand: dict[str, Any], x: torch.Tensor) -> None:
         """Takes the names of dimensions and dtypes from the first tensor that has them."""
-        self.known.setdefault(operand["dtype"], x.dtype)
+        if operand["dtype"] not in self.late:
+            self.known.setdefault(operand["dtype"], x.dtype)
         if len(operand["shapes"]) > 1:
             return
         extents = operand["shapes"][0]
@@ -153,10 +162,12 @@ class _Call:
             if name.isidentifier() and name not in self.lets:
                 self.known.setdefault(name, size)
 
-    def _check(self, operand: dict[str, Any], x: torch.Tensor) -> None:
+    def _check_dtype(self, operand: dict[str, Any], x: torch.Tensor) -> None:
         wanted = self.known[operand["dtype"]] if operand["dtype"] != "any" else x.dtype
         if x.dtype != wanted and (x.dtype, wanted) != (torch.bool, torch.uint8):  # kiln takes a boolean for a byte
             self._refuse(f"{operand['name']} is {_described(x)}, expected {wanted}")
+
+    def _check_shape(self, operand: dict[str, Any], x: torch.Tensor) -> None:
         if not any(self._has(x, extents) for extents in operand["shapes"]):
             self._refuse_shape(operand, x)
 

@@ -1,7 +1,9 @@
 #include "manifest/bind/reader.hpp"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
+#include <string>
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
@@ -36,6 +38,8 @@ class BindReader : TensorMeasures {
     if (!manifest_.runtime.empty())
       reader_.fail("call", "the manifest has [runtime] values, which a call with tensors does not give");
     const auto inputs = parts("call"), results = parts("out"), scratch = parts("scratch");
+    for (const auto& part : inputs)
+      if (part.shapes.empty()) given_.insert(part.type);
     for (const auto& part : inputs) declare_input(part);
     out_.inputs = out_.operands.size();
     for (const auto& part : results) declare_output("out", part);
@@ -181,7 +185,7 @@ class BindReader : TensorMeasures {
       reader_.fail(key, base::quote(part.type) + " of " + base::quote(part.name) +
                             " is no dtype and no dtype parameter; any stands for every dtype");
     out.dtype.parameter = p, out.parameter = -1;
-    if (index < static_cast<int>(inputs_so_far()) && !call_.slot(part.type)) {
+    if (index < static_cast<int>(inputs_so_far()) && !call_.slot(part.type) && !given_.contains(part.type)) {
       name_measure(part.type, {MeasureKind::dtype, index, 0});
       call_.dtypes.insert(part.type);
     }
@@ -290,8 +294,9 @@ class BindReader : TensorMeasures {
   const Manifest& manifest_;
   const TableReader& reader_;
   BindSpec& out_;
-  Symbols call_;    ///< measures alone: parameters, defaults, requirements, shapes of inputs
-  Symbols launch_;  ///< measures, and what a launch knows: arguments, shapes of outputs
+  std::set<std::string> given_;  ///< types of inputs without a shape, such as OUT of "out_dtype: OUT"
+  Symbols call_;                 ///< measures alone: parameters, defaults, requirements, shapes of inputs
+  Symbols launch_;               ///< measures, and what a launch knows: arguments, shapes of outputs
 };
 
 }  // namespace

@@ -197,8 +197,12 @@ void ValueReader::lay_out(std::size_t argument, std::vector<bool>& bound) {
     any_taken |= taken;
     layout.strides.push_back(taken ? Expression() : stride);
   }
-  // The tensor has other dimensions than the kernel's argument, and `arg` gives all strides: it must be dense.
-  if (maps && !any_taken && !o.shapes[0].leading && dims != rank) layout.dense = true;
+  // The tensor has other dimensions than the kernel's argument, and `arg` gives all strides: it must be dense, or have
+  // the strides that an output says.
+  if (maps && !any_taken && !o.shapes[0].leading && dims != rank) {
+    layout.dense = o.strides.empty();
+    layout.strides.clear();
+  }
   out_.layouts.push_back(std::move(layout));
 }
 

@@ -61,6 +61,7 @@ OperandReader::OperandReader(const Target& target, const source::Manifest& manif
       slots_[i] = parameter;
     } else {
       slots_[i] = slot_of(spec.measure_names, manifest.parameters[static_cast<std::size_t>(parameter)].name);
+      if (slots_[i] < 0) slots_[i] = parameter, late_.push_back(i);
     }
   }
 }
@@ -70,8 +71,11 @@ void OperandReader::read(const kiln_call& call, CallFrame& frame) const {
   take_measures(0, input_measures_, frame);
   take_fallbacks(frame);
   take_named(frame);
-  for (std::size_t i = 0; i < spec_.inputs; ++i)
-    if (frame.tensors[i]) check_tensor(i, frame);
+  for (std::size_t i = 0; i < spec_.inputs; ++i) {
+    if (!frame.tensors[i]) continue;
+    if (std::find(late_.begin(), late_.end(), i) == late_.end()) check_dtype(i, frame);
+    check_shape(i, frame);
+  }
   check_requirements(frame);
 }
 
@@ -245,7 +249,17 @@ bool OperandReader::has_leading(const kiln_tensor& t, int named, const CallFrame
   return t.ndim - named == rank && std::equal(t.shape, t.shape + rank, first->shape);
 }
 
+void OperandReader::check_late_dtypes(const CallFrame& frame) const {
+  for (const std::size_t i : late_)
+    if (frame.tensors[i]) check_dtype(i, frame);
+}
+
 void OperandReader::check_tensor(std::size_t i, const CallFrame& frame) const {
+  check_dtype(i, frame);
+  check_shape(i, frame);
+}
+
+void OperandReader::check_dtype(std::size_t i, const CallFrame& frame) const {
   const BindOperand& o = operand(i);
   const kiln_tensor& t = *frame.tensors[i];
   const int have = dtype_of(t);
@@ -253,6 +267,11 @@ void OperandReader::check_tensor(std::size_t i, const CallFrame& frame) const {
   int want = o.dtype.fixed ? static_cast<int>(*o.dtype.fixed) : have;
   if (slots_[i] >= 0 || !o.dtype.computed.empty()) want = static_cast<int>(wanted_dtype(i, frame));
   if (have != want) fail(o.name + " is " + described(t) + ", expected " + std::string(kDtypeNames[want]));
+}
+
+void OperandReader::check_shape(std::size_t i, const CallFrame& frame) const {
+  const BindOperand& o = operand(i);
+  const kiln_tensor& t = *frame.tensors[i];
   const bool fits = std::any_of(o.shapes.begin(), o.shapes.end(),
                                 [&](const source::BindShape& shape) { return has_shape(t, shape, frame); });
   if (!fits) fail_shape(i, frame);

@@ -19,6 +19,9 @@ class OperandReader {
 
   /// Reads the inputs, and the outputs that the caller gives.
   void read(const kiln_call& call, CallFrame& frame) const;
+  /// Checks inputs whose dtype is a parameter that another input gives, or its default. REQUIRES: the frame has the
+  /// parameters of the kernel.
+  void check_late_dtypes(const CallFrame& frame) const;
   /// Takes the measures of outputs. REQUIRES: all outputs are there.
   void read_outputs(CallFrame& frame) const;
   /// Takes all measures again, after tensors were replaced by copies.
@@ -33,6 +36,8 @@ class OperandReader {
   void read_all(const kiln_call& call, CallFrame& frame) const;
   void read_tensor(std::size_t operand, const kiln_operand& given, CallFrame& frame) const;
   void read_scalar(std::size_t operand, const kiln_operand& given, CallFrame& frame) const;
+  void check_dtype(std::size_t operand, const CallFrame& frame) const;
+  void check_shape(std::size_t operand, const CallFrame& frame) const;
   std::int64_t integer_of(std::size_t operand, const kiln_operand& given) const;
   void take_fallbacks(CallFrame& frame) const;
   void take_named(CallFrame& frame) const;
@@ -53,6 +58,7 @@ class OperandReader {
   std::size_t input_measures_ = 0;  ///< of `order_`
   /// For each operand, the slot of a scalar's value, or of the dtype that a tensor must have; -1: none.
   std::array<int, kMaxOperands> slots_{};
+  std::vector<std::size_t> late_;  ///< inputs that check_late_dtypes() checks
 };
 
 }  // namespace kiln::runtime

@@ -71,6 +71,7 @@ void Operator::call_anew(const kiln_call& call) const {
   const std::vector<std::int64_t>& fixed = kernel->fixed_slots();
   for (const int slot : fixed_)
     frame.slots[static_cast<std::size_t>(slot)] = fixed[static_cast<std::size_t>(slot)];
+  reader_.check_late_dtypes(frame);
   make_outputs(call, frame);
   reader_.read_outputs(frame);
   writer_.write(frame);

@@ -172,6 +172,52 @@ TEST_F(Operators, ACallMayTakeKernelsFromDiskOnlyOrAfterASeal) {
   EXPECT_EQ(kiln_fake_launches(), launches + 2) << "the kernel is ready now";
 }
 
+TEST_F(Operators, TensorsHaveTheDtypeThatAnInputGivesOrItsDefault) {
+  add(service(), "mixed", R"(
+[param.OUT]
+kind = "dtype"
+values = ["bf16", "f32"]
+default = "bf16"
+[[arg]]
+name = "out"
+type = "ptr<OUT>"
+access = "write"
+shape = ["4"]
+[[arg]]
+name = "first"
+type = "ptr<OUT>"
+optional = true
+shape = ["4"]
+[[arg]]
+name = "second"
+type = "ptr<OUT>"
+optional = true
+shape = ["4"]
+[[bind]]
+call = "x: f32[n], first: OUT[4]?, second: OUT[4]?, out_dtype: OUT"
+out = "out: OUT[4]"
+[launch]
+grid = [1]
+block = [1]
+)",
+      "template <int N> __global__ void f(void* out, const void* first, const void* second) {}");
+  const Operator op = service().operator_("mixed");
+  const TensorView x = at(0x1000000, Dtype::f32, {2});
+  const TensorView half = at(0x2000000, Dtype::bf16, {4}), full = at(0x3000000, Dtype::f32, {4});
+  const Operand none{};
+  const auto bits_of_out = [&](std::initializer_list<Operand> operands) {
+    Allocator made;
+    op.call(nullptr, operands, Allocator::allocate, &made);
+    return made.made.begin()->second.bits;
+  };
+  EXPECT_EQ(bits_of_out({x, half, half}), 16);
+  EXPECT_EQ(bits_of_out({x, none, half}), 16);
+  EXPECT_EQ(bits_of_out({x, none, full, "f32"}), 32);
+  refused(op, {x, full}, {"mixed: first is f32 [4], expected bf16"});
+  refused(op, {x, none, full}, {"mixed: second is f32 [4], expected bf16"});
+  refused(op, {x, half, none, "f32"}, {"mixed: first is bf16 [4], expected f32"});
+}
+
 TEST_F(Operators, ADescriptionHasOperandsDefaultsAndRules) {
   const std::string one = service().describe_operators("act_and_mul");
   for (
