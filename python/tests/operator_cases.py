@@ -5,7 +5,7 @@ Each case is (name, make); make(device) makes the arguments on any device.
 
 import torch
 
-F32, BF16, I32, I64, E4M3 = torch.float32, torch.bfloat16, torch.int32, torch.int64, torch.float8_e4m3fn
+F32, F16, BF16, I32, I64, E4M3 = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.float8_e4m3fn
 
 
 def tensor(device, *shape, dtype=BF16, high=None):
@@ -17,6 +17,14 @@ def tensor(device, *shape, dtype=BF16, high=None):
 
 def _cache(d, dtype=BF16):
     return [tensor(d, 8, 16, 2, 64, dtype=BF16).to(dtype) for _ in range(2)]
+
+
+def scales(d, *shape, column_major=False):
+    """Positive factors of fp8 operands. With column_major they lie as fp8_quant_group(column_major=True) writes them."""
+    if not column_major:
+        return torch.rand(shape, device=d) + 0.5
+    rows, columns = shape
+    return (torch.rand(columns, -(-rows // 4) * 4, device=d) + 0.5).t()[:rows]
 
 
 def cases():
@@ -85,6 +93,36 @@ def cases():
         ),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I32, high=16), 16, 8), {})),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I64, high=16), 16, 8, t(d, 16, dtype=I32, high=4)), {"local_only": True})),
+        ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128)), {})),
+        ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128), t(d, 64), t(d, 6, 64), "gelu_tanh"), {})),
+        ("gemm", lambda d: ((t(d, 6, 128), t(d, 128, 128), t(d, 128)), {"act": "silu", "gated": True, "early_b": True})),
+        (
+            "gemm",
+            lambda d: (
+                (t(d, 6, 72, dtype=F16), t(d, 40, 72, dtype=F16), None, t(d, 6, 40, dtype=F32)),
+                {"act": "relu_squared", "out_dtype": F32},
+            ),
+        ),
+        ("gemm_batched", lambda d: ((t(d, 3, 6, 128), t(d, 3, 64, 128)), {})),
+        (
+            "gemm_fp8",
+            lambda d: ((t(d, 6, 144, dtype=E4M3), t(d, 64, 144, dtype=E4M3), scales(d, 1), scales(d, 1), "tensor", t(d, 64)), {}),
+        ),
+        (
+            "gemm_fp8",
+            lambda d: (
+                (t(d, 6, 256, dtype=E4M3), t(d, 64, 256, dtype=E4M3), scales(d, 6, 1), scales(d, 64, 1), "row"),
+                {"act": "gelu", "residual": t(d, 6, 64)},
+            ),
+        ),
+        (
+            "gemm_fp8",
+            lambda d: (
+                # 8 rows: torch copies scales [6, 2] without their padding
+                (t(d, 8, 256, dtype=E4M3), t(d, 256, 256, dtype=E4M3), scales(d, 8, 2, column_major=True), scales(d, 2, 2)),
+                {"act": "silu", "gated": True},
+            ),
+        ),
     ]
 
 
@@ -99,6 +137,12 @@ def with_rows(name, arguments, named, times):
     rows = arguments[2 if name.startswith("append") else 0].shape[0]
 
     def more(value):
-        return torch.cat([value] * times) if torch.is_tensor(value) and value.dim() and value.shape[0] == rows else value
+        if not torch.is_tensor(value) or not value.dim() or value.shape[0] != rows:
+            return value
+        bits = value.view(torch.uint8) if value.dtype == E4M3 else value  # torch joins no fp8 on the CPU
+        joined = torch.cat([bits] * times).view(value.dtype)
+        if value.dim() == 2 and value.stride(0) == 1 < value.shape[1]:  # scales with the rows side by side
+            joined = scales(value.device, *joined.shape, column_major=True).copy_(joined)
+        return joined
 
     return tuple(map(more, arguments)), {n: more(v) for n, v in named.items()}

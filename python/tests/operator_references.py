@@ -173,6 +173,59 @@ def moe_align(topk_ids, num_experts, block, expert_map=None, local_only=False):
     ), {}
 
 
+# ---- matrix products
+
+ACTIVATIONS = {
+    "none": lambda x: x,
+    "relu": torch.relu,
+    "relu_squared": lambda x: torch.relu(x).square(),
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+}
+
+
+def epilogue(y, bias=None, residual=None, act="none", gated=False):
+    """Everything that gemm does with its sums."""
+    if bias is not None:
+        y = y + bias.double()
+    if gated:
+        gate, up = y.chunk(2, -1)
+        y = ACTIVATIONS[act](gate) * up
+    else:
+        y = ACTIVATIONS[act](y)
+    return y if residual is None else y + residual.double()
+
+
+def gemm(a, b, bias=None, residual=None, act="none", gated=False, early_b=False, out_dtype=None):
+    return (epilogue(a.double() @ b.double().t(), bias, residual, act, gated),), {}
+
+
+def gemm_batched(a, b, out_dtype=None):
+    return (a.double() @ b.double().transpose(1, 2),), {}
+
+
+def gemm_fp8(
+    a,
+    b,
+    scale_a,
+    scale_b,
+    scales="block",
+    bias=None,
+    residual=None,
+    act="none",
+    gated=False,
+    early_b=False,
+    out_dtype=torch.bfloat16,
+):
+    factor_a, factor_b = scale_a.double(), scale_b.double()
+    if scales == "block":
+        factor_a = factor_a.repeat_interleave(128, 1)
+        factor_b = factor_b.repeat_interleave(128, 0)[: b.shape[0]].repeat_interleave(128, 1)
+    y = (a.double() * factor_a) @ (b.double() * factor_b).t()
+    return (epilogue(y, bias, residual, act, gated),), {}
+
+
 # ---- recurrent templates
 
 

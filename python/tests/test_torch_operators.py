@@ -80,11 +80,13 @@ def written_by(name, driver):
     tomllib = pytest.importorskip("tomllib")
     manifest = tomllib.loads(next(TEMPLATES.glob(f"*/{_generated.descriptions[name]['template']}.toml")).read_text())
     _, values = driver.launch()
-    assert len(values) == len(manifest["arg"])
+    call = {d["name"]: d for d in manifest["arg"]}
+    names = manifest.get("arch", {}).get("sm_90a", {}).get("arguments", list(call))  # of the fake driver's device
+    assert len(values) == len(names)
     return {
         int.from_bytes(v, "little")
-        for v, d in zip(values, manifest["arg"])
-        if d.get("access", "read") != "read" and d["name"] != manifest.get("work_list", {}).get("workspace")
+        for v, name in zip(values, names)
+        if call.get(name, {}).get("access", "read") != "read" and name != manifest.get("work_list", {}).get("workspace")
     } - {0}
 
 
@@ -146,6 +148,20 @@ def test_a_decode_step_gets_the_kernel_that_suits_it(name, batch, tokens, ends, 
         recorded = record.read_text()
         assert recorded.count("template =") == 1 and ('FOR = "decode"' in recorded) == (suits == "decode"), recorded
     kiln.torch.use_service(kiln.Service())
+
+
+def test_a_product_takes_scales_as_the_quantiser_writes_them(launching, driver):
+    tomllib = pytest.importorskip("tomllib")
+    for rows in (1, 6, 8, 130):
+        values, scale = torch.ops.kiln.fp8_quant_group(torch.randn(rows, 512).bfloat16(), column_major=True)
+        weight = torch.randn(64, 512).to(torch.float8_e4m3fn)
+        before = driver.launches()
+        torch.ops.kiln.gemm_fp8(values, weight, scale, torch.rand(1, 4))
+        assert driver.launches() == before + 1
+        _, arguments = driver.launch()
+        names = tomllib.loads((TEMPLATES / "gemm" / "gemm.toml").read_text())["arch"]["sm_90a"]["arguments"]
+        given = {name: int.from_bytes(v, "little") for name, v in zip(names, arguments)}
+        assert given["stride_scale_a"] == -(-rows // 4) * 4 and given["scale_a"] == scale.data_ptr(), "no copy"
 
 
 def test_tracing_makes_no_service():

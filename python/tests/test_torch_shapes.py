@@ -1,5 +1,6 @@
 """Operators refuse wrong tensors before a launch, with an error that names the argument."""
 
+import contextlib
 import re
 
 import pytest
@@ -37,6 +38,55 @@ def test_wrong_tensors_are_refused_before_anything_is_launched(launching, driver
     ]:
         with pytest.raises(kiln.Error, match=text):
             call()
+    assert driver.launches() == before
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda k, x, w: k.gemm(x, w[:, :64].contiguous()), r"b is bf16 \[32, 64\], expected \[rows.*, K = 128\]"),
+        (lambda k, x, w: k.gemm(x, w.half()), r"b is f16 \[32, 128\], expected .*bf"),
+        (lambda k, x, w: k.gemm(x, w, x[0, :16]), r"bias is bf16 \[16\], expected \[rows = 32\]"),
+        (lambda k, x, w: k.gemm(x, w, x[0, :32].float()), r"bias is f32 \[32\], expected .*bf"),
+        (lambda k, x, w: k.gemm(x, w, None, x[:, :32].float()), r"residual is f32 \[6, 32\], expected .*bf"),
+        (
+            lambda k, x, w: k.gemm(x, w, None, x[:, :32].contiguous(), out_dtype=torch.float32),
+            r"residual is bf16 \[6, 32\], expected .*f",
+        ),
+        (
+            lambda k, x, w: k.gemm(x, w, None, x[:, :32].contiguous(), gated=True),
+            r"residual is bf16 \[6, 32\], expected \[m = 6, N = 16\]",
+        ),
+        (lambda k, x, w: k.gemm(x, w[:31], gated=True), r"b has 31 rows and gated is true, expected an even number"),
+        (lambda k, x, w: k.gemm_batched(x.view(2, 3, 128), w.view(1, 32, 128)), r"b is bf16 \[1, 32, 128\]"),
+    ],
+)
+def test_a_product_refuses_wrong_tensors_by_name(call, text, launching, driver):
+    """Holds for a call and while tracing."""
+    before = driver.launches()
+    for mode in (contextlib.nullcontext(), FakeTensorMode()):
+        with mode, pytest.raises(kiln.Error, match=text):
+            call(torch.ops.kiln, torch.randn(6, 128).bfloat16(), torch.randn(32, 128).bfloat16())
+    assert driver.launches() == before
+
+
+@pytest.mark.parametrize(
+    "scales, a, b, text",
+    [
+        ("tensor", [6, 1], [32, 1], "expected \\[1\\] with tensor"),
+        ("row", [1], [1], "two dimensions with row and block"),
+        ("row", [6, 2], [1, 2], "do not suit scales = row: expected \\[6, 1\\] and \\[32, 1\\]"),
+        ("block", [1], [1], "two dimensions with row and block"),
+        ("block", [6, 1], [32, 1], "do not suit scales = block: .* for m = 6, rows = 32 and K = 256"),
+        ("block", [5, 2], [1, 2], r"scale_a is f32 \[5, 2\], expected"),
+    ],
+)
+def test_factors_of_fp8_have_the_shapes_that_scales_names(scales, a, b, text, launching, driver):
+    before = driver.launches()
+    for mode in (contextlib.nullcontext(), FakeTensorMode()):
+        with mode, pytest.raises(kiln.Error, match=text):
+            x, w = (torch.randn(rows, 256).to(torch.float8_e4m3fn) for rows in (6, 32))
+            torch.ops.kiln.gemm_fp8(x, w, torch.ones(a), torch.ones(b), scales)
     assert driver.launches() == before
 
 
