@@ -12,6 +12,7 @@ Operators are for inference: nothing is differentiated. A refused argument raise
 
 from .._default import service, use_service
 from ._generated import operators
+from ._linear import Linear
 from ._modes import seal, set_mode
 from ._plans import PagedDecode, RaggedPrefill
 from ._registry import Template, operator, specialize
@@ -19,6 +20,7 @@ from ._registry import Template, operator, specialize
 globals().update(operators)  # rms_norm, fused_add_rms_norm, rope, ...
 __all__ = [
     *operators,
+    "Linear",
     "PagedDecode",
     "RaggedPrefill",
     "Template",
