@@ -25,7 +25,8 @@ if not transformers.__version__.startswith(engine.RELEASE + "."):
 
 BF16 = torch.bfloat16
 PROMPT, TOKENS, LENGTH = 5, 18, 24
-OPERATORS = {"rms_norm", "fused_add_rms_norm", "act_and_mul", "rope", "attn_prefill", "attn_decode_paged"}
+OPERATORS = {"rms_norm", "fused_add_rms_norm", "gemm", "rope", "attn_prefill", "attn_decode_paged"}
+WITH_HEAD_NORMS = {"qwen3", "gemma3"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,6 +114,22 @@ def test_the_variable_turns_operators_off(monkeypatch, on_host):
     assert "the operator is off" in reasons(engine.explain(model))
 
 
+def test_without_gemm_the_products_are_torchs(monkeypatch, on_host):
+    monkeypatch.setenv("KILN_ENGINES_OFF", "gemm")
+    model, table = applied("llama")
+    assert {row.operator for row in table.rows if not row.runs} == {"gemm"} and reasons(table) == {"KILN_ENGINES_OFF names it"}
+    assert {row.operator for row in table.running()} == OPERATORS - {"gemm"} | {"act_and_mul"}
+    expected = model_of("llama")(tokens()).logits
+    assert error_of(model(tokens()).logits.float(), expected) < 2e-2
+    assert calls["gemm"] == 0 and calls["act_and_mul"] == 2
+    monkeypatch.setenv("KILN_ENGINES_OFF", "rope")
+    engine.undo(model)
+    calls.update(dict.fromkeys(calls, 0))
+    assert reasons(engine.apply(model)) == {"KILN_ENGINES_OFF names it"}
+    assert error_of(model(tokens()).logits.float(), expected) < 2e-2
+    assert calls["gemm"] == 2 * 6 and calls["rope"] == 0, "without kiln's rotation q, k and v are products of their own"
+
+
 @pytest.mark.parametrize(
     "family, options, operators, reason",
     [
@@ -123,8 +140,9 @@ def test_the_variable_turns_operators_off(monkeypatch, on_host):
             {"attn_prefill", "attn_decode_paged"},
             "attn_implementation is flex_attention",
         ),
-        ("llama", {"mlp_bias": True}, {"act_and_mul"}, "a projection has a bias"),
-        ("llama", {"hidden_act": "relu"}, {"act_and_mul"}, "its activation is ReLU"),
+        ("llama", {"mlp_bias": True}, {"gemm", "act_and_mul"}, "a projection has a bias"),
+        ("llama", {"hidden_act": "relu"}, {"gemm", "act_and_mul"}, "its activation is ReLU"),
+        ("llama", {"intermediate_size": 252}, {"gemm"}, "expected multiples of 8"),
         ("gemma2", {"attn_implementation": "sdpa"}, {"attn_prefill", "attn_decode_paged"}, "ignores the model's soft cap"),
         ("gemma3", {"use_bidirectional_attention": True}, {"attn_prefill", "attn_decode_paged"}, "bidirectional"),
     ],
@@ -233,7 +251,9 @@ def test_logits_are_as_near_to_f32_as_the_plain_models(family, kind, on_host):
     got = forced(model, ids, kind)
     assert error_of(got, expected) <= 1.1 * error_of(plain, expected)
     assert calls["attn_prefill"] == 2 and calls["attn_decode_paged"] == 2 * (TOKENS - PROMPT)
-    assert calls["fused_add_rms_norm"] == calls["act_and_mul"] == calls["rope"] == 2 * (TOKENS - PROMPT + 1)
+    layers = 2 * (TOKENS - PROMPT + 1)
+    assert calls["fused_add_rms_norm"] == calls["rope"] == layers and calls["act_and_mul"] == 0
+    assert calls["gemm"] == layers * (6 if family in WITH_HEAD_NORMS else 4)
     assert not model.model.kiln_attention.refusals
 
 
@@ -304,6 +324,114 @@ def test_layers_of_one_shape_share_a_table(on_host):
     cache = cache_of("static", model)
     model(tokens()[:, :PROMPT], past_key_values=cache, use_cache=True)
     assert len(cache.kiln_decode.tables) == 1 and cache.kiln_decode.slots == [0, 0]
+
+
+# ---- products
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """The named arguments of each product that ran on kiln."""
+    made, multiply = [], engine._linear.multiply
+
+    def noted(x, weight, bias=None, residual=None, **named):
+        made.append({"bias": bias is not None, "residual": residual is not None, **named})
+        return multiply(x, weight, bias, residual, **named)
+
+    monkeypatch.setattr(engine._linear, "multiply", noted)
+    return made
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_products_have_the_activation_and_the_residual_as_epilogues(family, on_host, products):
+    model, table = applied(family)
+    model(tokens())
+    gated = [p for p in products if p.get("gated")]
+    assert [p["act"] for p in gated] == ["gelu_tanh" if family.startswith("gemma") else "silu"] * 2
+    # Gemma 2 and 3 have a norm between the product and the residual.
+    assert sum(p["residual"] for p in products) == (0 if family in ("gemma2", "gemma3") else 2)
+    assert all(p["early"] for p in products)
+    places = [row.place.removeprefix("model.layers.0.") for row in table.rows if row.operator == "gemm" and ".0." in row.place]
+    queries = [f"self_attn.{p}" for p in ("q_proj", "k_proj", "v_proj")]
+    if family not in WITH_HEAD_NORMS:
+        queries = ["self_attn.q_proj+k_proj+v_proj"]
+    assert places == ["mlp.gate_proj+up_proj", "mlp.down_proj", *queries, "self_attn.o_proj"]
+
+
+def test_biases_are_epilogues_too(on_host, products):
+    options = {"attention_bias": True, "mlp_bias": True}
+    model, _ = applied("llama", **options)
+    plain = model_of("llama", **options)
+    for one in (model, plain):
+        for name, parameter in one.named_parameters():
+            if name.endswith("proj.bias"):
+                parameter.data.copy_(torch.linspace(-1, 1, len(parameter)))
+    assert error_of(model(tokens()).logits.float(), plain(tokens()).logits) < 2e-2
+    assert len(products) == 2 * 5 and all(p["bias"] for p in products)
+
+
+def test_a_hook_sees_the_results_of_its_module_alone(on_host, products):
+    model, _ = applied("llama")
+    expected, seen = model(tokens()).logits, []
+    products.clear()
+    model.model.layers[0].mlp.register_forward_hook(lambda module, arguments, result: seen.append(result))
+    model.model.layers[1].mlp.down_proj.register_forward_hook(lambda module, arguments, result: seen.append(result))
+    assert error_of(model(tokens()).logits.float(), expected.float()) < 2e-2
+    assert not any(p["residual"] for p in products) and len(seen) == 2
+
+
+@pytest.mark.parametrize("place", ["self_attn.o_proj", "self_attn.q_proj", "mlp.down_proj", "mlp.up_proj"])
+def test_a_layer_of_another_class_stays_as_it_is(place, on_host):
+    class Theirs(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 3
+
+    model = model_of("llama", BF16)
+    model.model.layers[0].get_submodule(place).__class__ = Theirs
+    expected = model(tokens()).logits
+    table = engine.apply(model)
+    refused = [row for row in table.rows if not row.runs and row.operator == "gemm"]
+    assert len(refused) == 1 and refused[0].reason == "a projection is Theirs with a weight Parameter"
+    assert error_of(model(tokens()).logits.float(), expected.float()) < 2e-2
+    assert calls["gemm"] == 2 * 4 + (1 if place == "self_attn.q_proj" else -1)
+
+
+def test_writes_of_weights_are_waited_for_before_products_load_them_early(monkeypatch, on_host, products):
+    waits = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("waited"))
+    model = model_of("llama", BF16)
+    state = model.state_dict()
+    engine.apply(model)
+    assert waits
+    for write in (lambda: model.load_state_dict(state), lambda: model.to(torch.float16), lambda: model.model.layers[0].mlp.half()):
+        waits.clear()
+        write()
+        assert waits
+    monkeypatch.undo()
+
+
+def test_new_weights_are_not_loaded_early(on_host, products):
+    model, _ = applied("llama")
+    model(tokens())
+    assert len(products) == 2 * 4
+    products.clear()
+    copy.deepcopy(model)(tokens())
+    assert not products
+    attention = model.model.layers[0].self_attn
+    attention.o_proj.weight = torch.nn.Parameter(attention.o_proj.weight * 2)
+    model(tokens())
+    assert len(products) == 2 * 4 - 1
+    products.clear()
+    model.to(torch.float16)(tokens())
+    assert len(products) == 2 * 4
+
+
+def test_early_can_be_turned_off(on_host, products):
+    model = model_of("llama", BF16)
+    engine.apply(model, early=False)
+    model(tokens())
+    assert len(products) == 2 * 4 and not any(p["early"] for p in products)
 
 
 # ---- calls that do not fit

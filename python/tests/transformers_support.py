@@ -7,6 +7,7 @@ lengths and places from the plan's words (templates/attention/words.h), so a wro
 import kiln.torch  # noqa: F401
 import torch
 import transformers
+from operator_references import epilogue
 
 #: families, and options that make their models tiny
 FAMILIES = {
@@ -106,6 +107,11 @@ def _act_and_mul(x, act="silu", order="gate_first", alpha=1.702, limit=7.0, roun
     return (act(gate) * up).to(x.dtype)
 
 
+def _gemm(a, b, bias=None, residual=None, act="none", gated=False, early_b=False, out_dtype=None):
+    float_of = lambda x: None if x is None else x.float()
+    return epilogue(a.float() @ b.float().t(), float_of(bias), float_of(residual), act, gated).to(a.dtype)
+
+
 def _rope(q, k, positions, cos_sin=None, interleaved=False, rotary_dim=0, theta=1e4, rope_scale=1.0, llama31=None):
     cos, sin = cos_sin[positions].unsqueeze(1).chunk(2, -1)
 
@@ -141,6 +147,7 @@ OPERATORS = {
     "rms_norm": _rms_norm,
     "fused_add_rms_norm": _fused_add_rms_norm,
     "act_and_mul": _act_and_mul,
+    "gemm": _gemm,
     "rope": _rope,
     "attn_decode_paged": _decode,
     "attn_prefill": _prefill,

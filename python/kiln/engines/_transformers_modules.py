@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 
+from ..torch import _linear as linear
 from ..torch import act_and_mul, fused_add_rms_norm, rms_norm, rope
 from . import _transformers_attention as attention
 
@@ -25,6 +26,11 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 def fits(x: Tensor, weight: Tensor) -> bool:
     """True when kiln's operators may run on x, with a weight of x's type."""
     return x.device.type == attention.DEVICE and x.dtype == weight.dtype and x.dtype in DTYPES and not torch.is_grad_enabled()
+
+
+def multiplies(x: Tensor, weight: Tensor, gated: bool = False) -> bool:
+    """True when the operator gemm may run on x. Another weight may have been assigned since apply() looked at it."""
+    return fits(x, weight) and not linear.misfit(weight, gated) and not linear.too_old(weight.device)
 
 
 def eps_of(norm: Any) -> float:
@@ -70,7 +76,10 @@ def layer_forward(original: Any) -> Any:
         fresh, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)
         if sandwich:
             fresh = self.post_attention_layernorm(fresh)
-        out = self.mlp(add_norm(hidden_states, fresh, norm))
+        normed = add_norm(hidden_states, fresh, norm)
+        if not sandwich and takes_residual(self.mlp):
+            return self.mlp(normed, fresh)
+        out = self.mlp(normed)
         return fresh + (self.post_feedforward_layernorm(out) if sandwich else out)
 
     return forward
@@ -95,8 +104,11 @@ def rotary_forward(original: Any) -> Any:
     return forward
 
 
-def attention_forward(original: Any) -> Any:
-    """transformers' forward, with kiln's rotation. Norms and attention function are the model's."""
+def attention_forward(early: bool | None, original: Any) -> Any:
+    """transformers' forward, with kiln's rotation. Norms and attention function are the model's.
+
+    `early` is the product's early_b, where one product of kiln serves q, k and v; None where it does not.
+    """
 
     @functools.wraps(original)
     def forward(
@@ -111,7 +123,11 @@ def attention_forward(original: Any) -> Any:
             return original(self, hidden_states, position_embeddings, attention_mask, past_key_values, **kwargs)
         batch, tokens = hidden_states.shape[:2]
         if hasattr(self, "kiln_fused") and is_fused(self):
-            parts = F.linear(hidden_states, self.kiln_weight).split([len(w) for w in self.kiln_fused[1].values()], -1)
+            if early is not None and multiplies(hidden_states, self.kiln_weight):
+                whole = linear.multiply(hidden_states, self.kiln_weight, early=early)
+            else:
+                whole = F.linear(hidden_states, self.kiln_weight)
+            parts = whole.split([len(w) for w in self.kiln_fused[1].values()], -1)
         else:
             parts = (projection(hidden_states) for projection in (self.q_proj, self.k_proj, self.v_proj))
         query, key, value = (x.view(batch, tokens, -1, self.head_dim) for x in parts)
@@ -141,14 +157,74 @@ def attention_forward(original: Any) -> Any:
     return forward
 
 
-def mlp_forward(act: str, original: Any) -> Any:
+def mlp_forward(act: str, early: bool | None, original: Any) -> Any:
+    """A gated MLP. `early` is early_b of the product for gate and up, whose epilogue is the activation.
+
+    Where `early` is None the product is torch's, and the activation an operator of its own.
+    A residual is given only to an MLP that takes_residual().
+    """
+
     @functools.wraps(original)
-    def forward(self: Any, x: Tensor) -> Tensor:
+    def forward(self: Any, x: Tensor, residual: Tensor | None = None) -> Tensor:
         if not fits(x, self.kiln_weight) or not is_fused(self):
-            return original(self, x)
-        return self.down_proj(act_and_mul(F.linear(x, self.kiln_weight), act))
+            out = original(self, x)
+            return out if residual is None else residual + out
+        if early is not None and multiplies(x, self.kiln_weight, gated=True):
+            middle = linear.multiply(x, self.kiln_weight, act=act, gated=True, early=early)
+        else:
+            middle = act_and_mul(F.linear(x, self.kiln_weight), act)
+        return self.down_proj(middle) if residual is None else self.down_proj(middle, residual)
 
     return forward
+
+
+def own(layer: Any) -> None:
+    """Notes the weight that products may load early. A deep copy has another, and so has a layer that got a new one."""
+    layer.__dict__["kiln_linear"] = (weakref.ref(layer), layer.weight)
+
+
+def linear_forward(early: bool, original: Any) -> Any:
+    """nn.Linear on the operator gemm, which adds a residual to its result."""
+
+    @functools.wraps(original)
+    def forward(self: Any, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        owner, weight = self.kiln_linear
+        if owner() is not self or weight is not self.weight or not multiplies(x, weight):
+            out = original(self, x)
+            return out if residual is None else residual + out
+        return linear.multiply(x, self.weight, self.bias, residual, early=early)
+
+    return forward
+
+
+def takes_residual(mlp: Any) -> bool:
+    """True when the MLP's last product can add the residual: nothing else may see or change the results before."""
+    if "kiln_adds" not in mlp.__dict__:
+        return False
+    down = mlp.down_proj
+    return "kiln_adds" in down.__dict__ and not any(
+        (mlp._forward_hooks, mlp._forward_pre_hooks, down._forward_hooks, down._forward_pre_hooks)
+    )
+
+
+def settled(original: Any) -> Any:
+    """A method that writes weights, and then waits for the device: products load weights early (early_b)."""
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        out = original(self, *args, **kwargs)
+        settle()
+        if "kiln_linear" in self.__dict__:
+            own(self)
+        return out
+
+    return method
+
+
+def settle() -> None:
+    """Waits until all writes of weights have ended."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def fuse(module: Any, *names: str) -> None:
@@ -201,6 +277,7 @@ def fused_apply(original: Any) -> Any:
         names = separate(self)
         out = original(self, fn, recurse)
         fuse(self, *names)
+        settle()
         return out
 
     return _apply

@@ -7,9 +7,8 @@
     engine.undo(model)
 
 apply() replaces forwards on the model's instances. It fuses the weights of gate_proj and up_proj, and of q_proj,
-k_proj and v_proj where heads have no norms. A module
-whose class or configuration is not known exactly stays as it is. KILN_ENGINES_OFF turns single operators off;
-apply() reads it.
+k_proj and v_proj where heads have no norms. A module whose class or configuration is not known exactly stays as it is.
+KILN_ENGINES_OFF turns single operators off; apply() reads it.
 """
 
 from __future__ import annotations
@@ -19,10 +18,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import transformers
 from torch import nn
 from transformers.masking_utils import create_masks_for_generate
 
+from ..torch import _linear
 from . import _transformers_attention as _attention
 from . import _transformers_modules as _modules
 from ._explain import Explanation
@@ -42,8 +43,8 @@ ACTIVATIONS = {"SiLUActivation": "silu", "SiLU": "silu", "GELUTanh": "gelu_tanh"
 class _Survey:
     """The table for a model, and the changes that apply() would make."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self.explanation = Explanation()
+    def __init__(self, model: nn.Module, early: bool) -> None:
+        self.explanation, self.early = Explanation(), early
         self.changes: list[Callable[[_Applied], None]] = []
         known = [(name, module) for name, module in model.named_modules() if type(module).__module__ in FAMILIES]
         if not transformers.__version__.startswith(RELEASE + "."):
@@ -88,18 +89,54 @@ class _Survey:
             reason = "its activation has hooks, or a forward of its own"
         for linear in (mlp.gate_proj, mlp.up_proj):
             reason = reason or _unlike_linear(linear)
-        if self._replace(name, "act_and_mul", mlp, functools.partial(_modules.mlp_forward, act), reason):
+        # The product's epilogue is the activation. Where gemm cannot run, the activation is an operator of its own.
+        unfit = reason or _misfit_product(mlp.gate_proj, mlp.up_proj)
+        gemm = self.explanation.add(f"{name}.gate_proj+up_proj", "gemm", unfit or _replaced(mlp))
+        forward = functools.partial(_modules.mlp_forward, act, self.early if gemm else None)
+        fused = gemm or self.explanation.add(name, "act_and_mul", reason or _replaced(mlp))
+        down = self._linear(f"{name}.down_proj", mlp.down_proj)
+        if fused:
+            self.changes.append(lambda applied: applied.replace(mlp, "forward", forward))
             self.changes.append(lambda applied: applied.fuse(mlp, "gate_proj", "up_proj"))
+            if down:
+                self.changes.append(lambda applied: applied.mark(mlp, "kiln_adds"))
+                self.changes.append(lambda applied: applied.mark(mlp.down_proj, "kiln_adds"))
+
+    def _linear(self, name: str, linear: nn.Module) -> bool:
+        """A linear layer whose product is no part of a fused one."""
+        reason = _other_class(linear) or _misfit_product(linear) or _replaced(linear)
+        if not self.explanation.add(name, "gemm", reason):
+            return False
+        make = functools.partial(_modules.linear_forward, self.early)
+        self.changes.append(lambda applied: applied.replace_linear(linear, make))
+        return True
+
+    def _attention(self, name: str, layer: Any, rotates: bool) -> None:
+        """The products of an attention module. `rotates`: its forward is kiln's."""
+        early = None
+        # Norms of single heads need each projection's result for itself: one product would be copied apart.
+        fused = rotates and not hasattr(layer, "q_norm") and not any(_unlike_linear(getattr(layer, p)) for p in PROJECTIONS)
+        if fused:
+            unfit = next(filter(None, (_misfit_product(getattr(layer, p)) for p in PROJECTIONS)), "")
+            if self.explanation.add(f"{name}.q_proj+k_proj+v_proj", "gemm", unfit):
+                early = self.early
+        else:
+            for projection in PROJECTIONS:
+                self._linear(f"{name}.{projection}", getattr(layer, projection))
+        self._linear(f"{name}.o_proj", layer.o_proj)
+        if rotates:
+            make = functools.partial(_modules.attention_forward, early)
+            self.changes.append(lambda applied: applied.replace(layer, "forward", make))
+        if fused:
+            self.changes.append(lambda applied: applied.fuse(layer, *PROJECTIONS))
 
     def _decoder(self, name: str, model: Any, whole: Any) -> None:
         layers = [getattr(layer, "self_attn", layer) for layer in model.layers]
         reason = next(filter(None, map(_unlike_attention, layers)), "")
-        if self._replace(f"{name}.rotary_emb", "rope", model.rotary_emb, _modules.rotary_forward, reason):
-            for layer in layers:
-                self.changes.append(lambda applied, layer=layer: applied.replace(layer, "forward", _modules.attention_forward))
-                # Norms of single heads need each projection's result for itself: one product would be copied apart.
-                if not hasattr(layer, "q_norm") and not any(_unlike_linear(getattr(layer, p)) for p in PROJECTIONS):
-                    self.changes.append(lambda applied, layer=layer: applied.fuse(layer, *PROJECTIONS))
+        rotates = self._replace(f"{name}.rotary_emb", "rope", model.rotary_emb, _modules.rotary_forward, reason)
+        for i, layer in enumerate(layers):
+            if _is_known(layer, "Attention"):
+                self._attention(f"{name}.layers.{i}.self_attn", layer, rotates)
         reason = next(filter(None, (_misfit(layer) for layer in layers)), "")
         if not reason and "forward" in model.__dict__:
             reason = "the model's forward was replaced already"
@@ -107,6 +144,10 @@ class _Survey:
         decode = self.explanation.add(f"{name} ({len(layers)} layers)", "attn_decode_paged", reason)
         if prefill or decode:
             self.changes.append(lambda applied: applied.attend(model, whole, layers, prefill, decode))
+
+
+def _replaced(module: nn.Module) -> str:
+    return "its forward was replaced already" if "forward" in module.__dict__ else ""
 
 
 def _hooked(module: nn.Module) -> str:
@@ -138,11 +179,25 @@ def _unlike_norm(norm: nn.Module) -> str:
     return "its second norm has hooks, or a forward of its own" if _is_changed(norm) else ""
 
 
-def _unlike_linear(linear: nn.Module) -> str:
-    """Why the weight of a linear layer cannot become a view; empty when it can."""
+def _other_class(linear: nn.Module) -> str:
+    """Why a module is not the linear layer of torch, with a weight in memory; empty when it is."""
     weight = getattr(linear, "weight", None)
     if type(linear) is not nn.Linear or type(weight) is not nn.Parameter:
         return f"a projection is {type(linear).__name__} with a weight {type(weight).__name__}"
+    return "weights have no memory yet" if weight.device.type == "meta" else ""
+
+
+def _misfit_product(*layers: Any) -> str:
+    """Why the operator gemm cannot multiply by the weights of linear layers; empty when it can."""
+    reasons = (_linear.misfit(layer.weight) or _linear.too_old(layer.weight.device) for layer in layers)
+    return next(filter(None, reasons), "")
+
+
+def _unlike_linear(linear: nn.Module) -> str:
+    """Why the weight of a linear layer cannot become a view; empty when it can."""
+    weight = getattr(linear, "weight", None)
+    if _other_class(linear) and getattr(weight, "device", None) != torch.device("meta"):
+        return _other_class(linear)
     if linear.bias is not None:
         return "a projection has a bias"
     if "forward" in linear.__dict__ or linear._forward_hooks or linear._forward_pre_hooks:
@@ -181,10 +236,27 @@ class _Applied:
         setattr(module, name, types.MethodType(make(original or getattr(type(module), name)), module))
         self.replaced.append((module, name))
 
+    def replace_linear(self, linear: nn.Module, make: Any) -> None:
+        self.replace(linear, "forward", make)
+        _modules.own(linear)
+        self.replaced.append((linear, "kiln_linear"))
+        self._settle(linear)
+
+    def _settle(self, linear: nn.Module) -> None:
+        for name in ("_apply", "_load_from_state_dict"):
+            if name not in linear.__dict__:
+                self.replace(linear, name, _modules.settled)
+
+    def mark(self, module: nn.Module, name: str) -> None:
+        module.__dict__[name] = True
+        self.replaced.append((module, name))
+
     def fuse(self, module: Any, *names: str) -> None:
         _modules.fuse(module, *names)
         self.replace(module, "_apply", _modules.fused_apply)
         self.fused.append(module)
+        for name in names:
+            self._settle(getattr(module, name))
 
     def attend(self, model: Any, whole: Any, layers: list[Any], prefill: bool, decode: bool) -> None:
         self.attention = (model, model.config._attn_implementation)
@@ -205,15 +277,19 @@ class _Applied:
             model.__dict__.pop("kiln_attention", None)
 
 
-def apply(model: nn.Module) -> Explanation:
+def apply(model: nn.Module, *, early: bool = True) -> Explanation:
     """Makes a model of transformers run on kiln's operators, and returns what runs and what does not.
 
     A second call changes nothing and returns the same. The model stays the same object, with the same
     parameters and state_dict. REQUIRES: no call of the model is running, and it was not compiled before.
+
+    With `early` products load weights before the kernels before them have ended. Weights are then constants: apply(),
+    model.to() and load_state_dict() wait for the device. After other writes to weights, such as an update in place, call
+    torch.cuda.synchronize() before the model, or apply with early=False.
     """
     applied = model.__dict__.get("kiln_engine")
     if applied is None:
-        survey = _Survey(model)
+        survey = _Survey(model, early)
         applied = _Applied(survey.explanation)
         try:
             for change in survey.changes:
@@ -221,6 +297,7 @@ def apply(model: nn.Module) -> Explanation:
         except BaseException:  # the fused weights may not fit the device's memory
             applied.undo()
             raise
+        _modules.settle()
         model.__dict__["kiln_engine"] = applied
     return applied.explanation
 
@@ -239,7 +316,7 @@ def explain(model: nn.Module) -> Explanation:
     """
     applied = model.__dict__.get("kiln_engine")
     if applied is None:
-        return _Survey(model).explanation
+        return _Survey(model, early=True).explanation
     out = Explanation()
     out.rows = list(applied.explanation.rows)
     if applied.attention is not None:
