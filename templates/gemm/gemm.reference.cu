@@ -25,7 +25,7 @@ __global__ void gemm(double* d, const T* a, const T* b, i32 m, i64 stride_a, i64
                      i32 batch, i64 stride_a_batch, i64 stride_b_batch, i64 stride_d_batch,
                      const f32* scale_a, i64 stride_scale_a, const f32* scale_b, const OUT* bias,
                      const OUT* residual, i64 stride_residual, i64 stride_residual_batch) {
-  const i64 row = static_cast<i64>(blockIdx.y) * 8 + threadIdx.y, column = blockIdx.x * 32 + threadIdx.x;
+  const i64 row = static_cast<i64>(blockIdx.x) * 8 + threadIdx.y, column = blockIdx.y * 32 + threadIdx.x;
   const i64 z = blockIdx.z;
   if (row >= m || column >= N) return;
   const auto sum = [&](i64 n) {

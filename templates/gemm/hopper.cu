@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   RingPlace at;
 
   const auto scales_of = [&](const Place& p) {  // of a's rows; none in the tile that a pair has too many
-    return larger(0, smaller(TOKENS, static_cast<int>(stride_scale_a) - (SWAP ? p.right : p.left) * TOKENS));
+    return larger(0,
+                  smaller(TOKENS, (m + 3) / 4 * 4 - (SWAP ? p.right : p.left) * TOKENS));  // whole 16 bytes
   };
 
   if (threadIdx.x >= LOADER) {
@@ -159,6 +160,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         RingPlace early;
         if (cluster < last) ahead = smaller(STAGES, end - begin);
         const Place p = place(cluster);
+#pragma unroll 1
         for (int i = 0; i < ahead; ++i, shared.ring.next(early)) {
           shared.ring.begin(early, stage_bytes(p));
           load_b(p, early.stage, begin + i);
@@ -167,6 +169,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       pdl_wait();
       for (int tile = cluster; tile < last; tile += clusters, ahead = 0) {
         const Place p = place(tile);
+#pragma unroll 1  // a short K would be unrolled, and spill
         for (int step = begin; step < end; ++step, shared.ring.next(at)) {
           if (step - begin >= ahead) {
             shared.ring.begin(at, stage_bytes(p));
@@ -208,6 +211,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         wgmma_commit();
       };
       if constexpr (sizeof(AB) == 2) {
+#pragma unroll 1
         for (int step = begin; step < end; ++step, shared.ring.next(at)) {
           shared.ring.wait(at);
           products(sums, step > begin);
@@ -236,6 +240,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
             factor[i] = load_one(factors[i] + begin);
           }
         }
+#pragma unroll 1
         for (int step = begin; step < end; ++step, shared.ring.next(at)) {
           f32 next[PARTS];
           if constexpr (BLOCKWISE) {

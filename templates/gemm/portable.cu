@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(128)
   __shared__ __align__(1024) u8 tiles[STAGES][2][64 * 128];
 
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const i64 first_row = static_cast<i64>(blockIdx.y) * 64;
-  const int first_column = blockIdx.x * WIDE;
+  const i64 first_row = static_cast<i64>(blockIdx.x) * 64;
+  const int first_column = blockIdx.y * WIDE;
   a += blockIdx.z * stride_a_batch;
   b += blockIdx.z * stride_b_batch;
   pdl_launch_dependents();
