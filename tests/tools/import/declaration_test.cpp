@@ -465,6 +465,15 @@ TEST(ImportDeclaration, WritesTypesWithControlCharactersAsLines) {
   EXPECT_EQ(manifest.arguments.size(), 2u);
 }
 
+TEST(ImportDeclaration, LeavesEnumeratorsOutThatAManifestCannotName) {
+  const ImportDraft draft =
+      drafted("enum class M { one, gr\u00f6\u00dfer, two };\ntemplate <M m> __global__ void k(int n) {}");
+  const source::Manifest manifest =
+      source::parse_manifest(manifest_text(draft, "k.cuh", "k.cuh").toml, "k.toml");
+  ASSERT_EQ(manifest.parameters[0].choices.size(), 2u);
+  EXPECT_EQ(manifest.parameters[0].choices[1].cpp, "M::two");
+}
+
 /// Drafts every kernel in the text. Reading must not crash, and each drafted manifest must parse.
 void read_all(const std::string& text) {
   const SourceTexts texts = texts_of(text);

@@ -4,6 +4,8 @@
 #include <array>
 #include <iterator>
 
+#include "base/text.hpp"
+
 namespace kiln::cli {
 namespace {
 
@@ -120,8 +122,9 @@ void SourceValues::add_enum(const SourceText& text, const Declaration& declarati
   added = {declaration.scope.empty() ? name : declaration.scope + "::" + name, {}};
   while (at < declaration.tokens.end && !tokens[at].is("{")) ++at;
   const std::size_t close = tokens.after_group(at, declaration.tokens.end);
+  // An enumerator with letters beyond ASCII is left out: a manifest has no name for it.
   for (const TokenRange& piece : tokens.pieces(at + 1, std::max(close, at + 2) - 1))
-    if (tokens[piece.begin].is_word()) added.values.emplace_back(tokens[piece.begin].text);
+    if (base::is_identifier(tokens[piece.begin].text)) added.values.emplace_back(tokens[piece.begin].text);
 }
 
 const EnumDeclaration* SourceValues::enumeration(const std::string& type) const {
