@@ -18,6 +18,7 @@ dtype_names = {
     "uint32": "u32",
     "int64": "i64",
     "uint64": "u64",
+    "float8_e8m0fnu": "ue8m0",
     "float": "f32",
     "half": "f16",
     "double": "f64",

@@ -53,9 +53,9 @@ const Torch* torch() noexcept {
   if (known.names) return &known;
   const Owned module(PyImport_ImportModule("torch"));
   if (!module) return nullptr;
-  constexpr const char* kNames[] = {"float32",     "float16", "bfloat16", "float8_e4m3fn",
-                                    "float8_e5m2", "float64", "int8",     "uint8",
-                                    "int32",       "uint32",  "int64",    "uint64"};
+  constexpr const char* kNames[] = {"float32", "float16", "bfloat16",      "float8_e4m3fn", "float8_e5m2",
+                                    "float64", "int8",    "uint8",         "int32",         "uint32",
+                                    "int64",   "uint64",  "float8_e8m0fnu"};
   static_assert(std::size(kNames) == kDtypeCount);
   for (int i = 0; i < kDtypeCount; ++i)
     if (!(known.dtypes[i] = PyObject_GetAttrString(module, kNames[i]))) PyErr_Clear();

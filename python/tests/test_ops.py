@@ -10,6 +10,7 @@ import kiln
 import kiln.ops
 import pytest
 from kiln import _arrays
+from kiln._values import parameter_text
 
 numpy = pytest.importorskip("numpy")
 X, W = numpy.ones((4, 64), numpy.float32), numpy.ones(64, numpy.float32)
@@ -52,6 +53,15 @@ def test_several_outputs_are_a_tuple_and_may_have_strides(driver):
     given = numpy.empty((6, 2), numpy.float32)
     kiln.ops.fp8_quant_group(numpy.ones((6, 256), numpy.float32), out_scale=given)
     assert given.ctypes.data in pointers(driver, 12)
+
+
+def test_scales_of_ue8m0_are_an_element_type_of_arrays(driver):
+    assert parameter_text(type("dtype", (), {"name": "float8_e8m0fnu"})()) == "ue8m0"
+    made = _arrays.empty(X, (4, 64), None, dtype=12, device=0)
+    assert (made.dtype, made.shape, made.strides) == ("float8_e8m0fnu", (4, 64), (64, 1))
+    assert not hasattr(made, "__cuda_array_interface__"), "it has no such type: DLPack is the way"
+    with pytest.raises(kiln.Error, match=r"rms_norm: out is ue8m0 \[4, 64\], expected f32"):
+        kiln.ops.rms_norm(X, W, out=made)
 
 
 def test_memory_of_an_output_lives_as_long_as_an_array_over_it(driver):

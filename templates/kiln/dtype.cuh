@@ -1,8 +1,10 @@
 // Element types that hold raw bits, and their conversions to and from float.
 //
 // Conversions round to nearest even; fp8 saturates to the largest finite value. Each type has the layout of
-// the vendor's type (__half, __nv_bfloat16, __nv_fp8_e4m3, __nv_fp8_e5m2), so a pointer to one may be passed
-// as a pointer to the other.
+// the vendor's type (__half, __nv_bfloat16, __nv_fp8_e4m3, __nv_fp8_e5m2, __nv_fp8_e8m0), so a pointer to one
+// may be passed as a pointer to the other.
+// ue8m0 is an exponent without a sign, of value 2^(bits - 127). It holds scales, so a conversion to it rounds
+// the magnitude up to a power of two: what is divided by a scale must not become too large.
 #pragma once
 #include "kiln/fp8.cuh"
 #include "kiln/types.cuh"
@@ -19,6 +21,9 @@ struct e4m3 {
   u8 bits;
 };
 struct e5m2 {
+  u8 bits;
+};
+struct ue8m0 {
   u8 bits;
 };
 
@@ -40,6 +45,9 @@ __device__ __forceinline__ float to_float(e4m3 v) {
 #endif
 }
 __device__ __forceinline__ float to_float(e5m2 v) { return to_float(f16{fp8::e5m2_to_half_bits(v.bits)}); }
+__device__ __forceinline__ float to_float(ue8m0 v) {
+  return __uint_as_float(fp8::ue8m0_to_float_bits(v.bits));
+}
 __device__ __forceinline__ float to_float(f32 v) { return v; }
 __device__ __forceinline__ float to_float(f64 v) { return static_cast<float>(v); }
 __device__ __forceinline__ float to_float(i8 v) { return static_cast<float>(v); }
@@ -94,7 +102,8 @@ __device__ __forceinline__ u16 e5m2x2_bits(float low, float high) {
 #endif
 }
 
-// Returns f rounded to T, any element type. Integers are rounded to nearest even, and saturate.
+// Returns f rounded to T, any element type. Integers are rounded to nearest even, and saturate. ue8m0 is the
+// smallest power of two that is at least |f|, between 2^-127 and 2^127.
 template <typename T>
 __device__ __forceinline__ T from_float(float f) {
   if constexpr (same<T, f16>) {
@@ -105,6 +114,8 @@ __device__ __forceinline__ T from_float(float f) {
     return e4m3{static_cast<u8>(e4m3x2_bits(f, 0.0f))};
   } else if constexpr (same<T, e5m2>) {
     return e5m2{static_cast<u8>(e5m2x2_bits(f, 0.0f))};
+  } else if constexpr (same<T, ue8m0>) {
+    return ue8m0{fp8::ue8m0_from_float_bits(__float_as_uint(f))};
   } else if constexpr (same<T, i8>) {
     return static_cast<i8>(max(-128, min(127, __float2int_rn(f))));
   } else if constexpr (same<T, u8>) {
@@ -124,8 +135,8 @@ __device__ __forceinline__ T from_float(float f) {
 }
 
 template <typename T>
-inline constexpr bool is_float =
-    same<T, f32> || same<T, f64> || same<T, f16> || same<T, bf16> || same<T, e4m3> || same<T, e5m2>;
+inline constexpr bool is_float = same<T, f32> || same<T, f64> || same<T, f16> || same<T, bf16> ||
+                                 same<T, e4m3> || same<T, e5m2> || same<T, ue8m0>;
 template <typename T>
 inline constexpr bool is_fp8 = same<T, e4m3> || same<T, e5m2>;
 

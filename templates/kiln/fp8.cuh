@@ -4,6 +4,8 @@
 // to the largest finite value. Infinities saturate too; NaN becomes 0x7f.
 // The formats are OCP's 8-bit floating point (OFP8). e4m3 has an exponent bias of 7, no infinity, and 448 as
 // its largest value. e5m2 has a bias of 15, and 57344 as its largest finite value.
+//
+// The conversions of ue8m0, the scales of OCP's microscaling formats (MX), serve every architecture.
 #pragma once
 #include "kiln/types.cuh"
 
@@ -38,6 +40,23 @@ __host__ __device__ constexpr u8 from_float_bits(u32 bits) {
 __host__ __device__ constexpr u8 e4m3_from_float_bits(u32 bits) { return from_float_bits<3, 7, 0x7eu>(bits); }
 __host__ __device__ constexpr u8 e5m2_from_float_bits(u32 bits) {
   return from_float_bits<2, 15, 0x7bu>(bits);
+}
+
+// Returns the smallest power of two that is at least the magnitude of the float whose pattern is `bits`, as
+// cvt.rp.satfinite.ue8m0x2.f32 does. The result is between 2^-127 (code 0, also for 0) and 2^127 (code 254,
+// also for infinity); NaN becomes 255. The sign is ignored.
+__host__ __device__ constexpr u8 ue8m0_from_float_bits(u32 bits) {
+  const u32 magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 255;
+  if (magnitude <= 0x00400000u) return 0;  // 2^-127, which is subnormal in binary32
+  const u32 code = (magnitude + 0x7fffffu) >> 23;
+  return static_cast<u8>(code < 254u ? code : 254u);
+}
+
+// Returns the binary32 pattern of a ue8m0 code.
+__host__ __device__ constexpr u32 ue8m0_to_float_bits(u8 bits) {
+  if (bits == 0) return 0x00400000u;
+  return bits == 255 ? 0x7fffffffu : static_cast<u32>(bits) << 23;
 }
 
 // These functions return binary16 patterns. An e5m2 code is the upper byte of its pattern. The pattern of an

@@ -74,7 +74,7 @@ __device__ __forceinline__ void store(T* p, const Vec<T, N>& v) {
   }
 }
 
-// Sets out[i] to element i, exactly (T: f32, f16, bf16, e4m3, e5m2).
+// Sets out[i] to element i, exactly (T: f32, f16, bf16, e4m3, e5m2, ue8m0).
 template <typename T, int N>
 __device__ __forceinline__ void widen(const Vec<T, N>& v, float (&out)[N]) {
 #pragma unroll
@@ -125,7 +125,7 @@ __device__ __forceinline__ float max_of(const Vec<T, N>& v) {
   }
 }
 
-// Rounds each value to T (f32, f16, bf16, e4m3, e5m2), as from_float() does.
+// Rounds each value to T (f32, f16, bf16, e4m3, e5m2, ue8m0), as from_float() does.
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> narrow(const float (&in)[N]) {
   Vec<T, N> v;
@@ -139,6 +139,9 @@ __device__ __forceinline__ Vec<T, N> narrow(const float (&in)[N]) {
       v.word[i / 2] = bf16x2_bits(low, high);
     } else if constexpr (same<T, f16>) {
       v.word[i / 2] = f16x2_bits(low, high);
+    } else if constexpr (same<T, ue8m0>) {
+      const u32 pair = static_cast<u32>(from_float<ue8m0>(low).bits | from_float<ue8m0>(high).bits << 8);
+      v.word[i / 4] |= pair << (8 * (i % 4));
     } else {
       const u32 pair = same<T, e4m3> ? e4m3x2_bits(low, high) : e5m2x2_bits(low, high);
       v.word[i / 4] |= pair << (8 * (i % 4));

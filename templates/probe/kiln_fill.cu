@@ -28,6 +28,7 @@ __device__ T draw(u64 bits, f32 a, f32 b) {
 // - uniform is between a and b.
 // - integer is from a to b, inclusive.
 // - constant is a.
+// An element of ue8m0 is the magnitude of the number, rounded up to a power of two; it is never NaN.
 // A normal or uniform float that rounds to zero is drawn again, up to 8 times, because a zero hides errors.
 template <typename T, Dist DIST>
 __global__ void __launch_bounds__(256) fill(T* out, i64 n, u64 seed, f32 a, f32 b) {

@@ -133,6 +133,18 @@ TEST(Dtype, NamesAndSizes) {
   EXPECT_FALSE(dtype_from("bfloat16"));
   EXPECT_EQ(size_of(Dtype::e4m3), 1u);
   EXPECT_EQ(size_of(Dtype::u64), 8u);
+  EXPECT_EQ(dtype_from("ue8m0"), Dtype::ue8m0);
+  EXPECT_EQ(size_of(Dtype::ue8m0), 1u);
+  EXPECT_EQ(dlpack_code(Dtype::ue8m0), 14) << "kDLFloat8_e8m0fnu";
+}
+
+TEST(Dtype, IntegersAreSignedOrUnsigned) {
+  for (int i = 0; i < kDtypeCount; ++i) {
+    const auto type = static_cast<Dtype>(i);
+    EXPECT_EQ(is_integer(type), to_string(type).front() == 'i' || to_string(type) == "u8" ||
+                                    to_string(type) == "u32" || to_string(type) == "u64")
+        << to_string(type);
+  }
 }
 
 TEST(ReadFile, NeverBlocksOnAFifoAndNamesTheReason) {

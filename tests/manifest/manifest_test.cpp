@@ -255,7 +255,7 @@ TEST(Manifest, ArgumentSizesAreThoseOfTheKernel) {
 
 TEST(Manifest, PlainKindsPrintAsWritten) {
   for (const char* type : {"i32", "i64", "u32", "u64", "f32", "f64", "struct<24>", "tensormap", "ptr<bf16>",
-                           "ptr<void>", "ptr<T>"}) {
+                           "ptr<ue8m0>", "ptr<void>", "ptr<T>"}) {
     const Manifest m = parse(with(std::string("[[arg]]\nname = \"more\"\ntype = \"") + type + "\"\n"));
     EXPECT_EQ(m.arguments.back().type.to_string(m.parameters), type);
   }
@@ -265,11 +265,13 @@ TEST(Manifest, EveryDtypeHasACudaSpelling) {
   const Manifest m =
       parse(changed("values = [\"f32\", \"f16\", \"bf16\"]",
                     "values = [\"f32\", \"f16\", \"bf16\", \"e4m3\", \"e5m2\", \"f64\", \"i8\", \"u8\", "
-                    "\"i32\", \"u32\", \"i64\", \"u64\"]\nspelling = \"cuda\""));
+                    "\"i32\", \"u32\", \"i64\", \"u64\", \"ue8m0\"]\nspelling = \"cuda\""));
   const char* expected[] = {"float",         "__half",       "__nv_bfloat16", "__nv_fp8_e4m3",
                             "__nv_fp8_e5m2", "double",       "signed char",   "unsigned char",
-                            "int",           "unsigned int", "long long",     "unsigned long long"};
-  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(m.parameters[0].choices[i].cpp, expected[i]);
+                            "int",           "unsigned int", "long long",     "unsigned long long",
+                            "__nv_fp8_e8m0"};
+  static_assert(std::size(expected) == kDtypeCount);
+  for (std::size_t i = 0; i < kDtypeCount; ++i) EXPECT_EQ(m.parameters[0].choices[i].cpp, expected[i]);
   EXPECT_EQ(parse(kManifest).parameters[0].choices[2].cpp, "kiln::bf16");
 }
 

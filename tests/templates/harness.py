@@ -24,6 +24,7 @@ DTYPES = {
     "bf16": torch.bfloat16,
     "e4m3": torch.float8_e4m3fn,
     "e5m2": torch.float8_e5m2,
+    "ue8m0": torch.float8_e8m0fnu,
     "i32": torch.int32,
     "i64": torch.int64,
 }

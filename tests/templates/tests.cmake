@@ -1,6 +1,7 @@
 # The shipped templates. These tests compile them; on a GPU run.py compares them with float64 in torch, and
 # *_gpu_test.cpp with the CPU.
 kiln_tests(templates_tests SOURCES templates/*_test.cpp USES kiln_process LABEL process TIMEOUT 1500)
+target_include_directories(templates_tests PRIVATE ${PROJECT_SOURCE_DIR}/templates)
 kiln_tests(templates_gpu_test SOURCES templates/*/*_gpu_test.cpp USES kiln_library LABEL gpu)
 add_dependencies(templates_gpu_test kiln-worker)
 

@@ -17,8 +17,9 @@ using Kind = TomlValue::Kind;
 using Choice = ParameterSpec::Choice;
 
 constexpr std::string_view kCudaSpelling[kDtypeCount] = {
-    "float",       "__half",        "__nv_bfloat16", "__nv_fp8_e4m3", "__nv_fp8_e5m2", "double",
-    "signed char", "unsigned char", "int",           "unsigned int",  "long long",     "unsigned long long"};
+    "float",        "__half",        "__nv_bfloat16", "__nv_fp8_e4m3", "__nv_fp8_e5m2", "double",
+    "signed char",  "unsigned char", "int",           "unsigned int",  "long long",     "unsigned long long",
+    "__nv_fp8_e8m0"};
 
 void add_choice(ParameterSpec& spec, const TableReader& reader, Choice choice) {
   const auto same = [&](const Choice& other) { return other.name == choice.name; };

@@ -31,7 +31,7 @@ int data_type(Dtype dtype, source::TensorMapSpec::Float32 float32) noexcept {
       return 4;
     case Dtype::i64:
       return 5;
-    default:  // bytes: integers of 8 bits, e4m3, e5m2
+    default:  // bytes: integers of 8 bits, e4m3, e5m2, ue8m0
       return 0;
   }
 }

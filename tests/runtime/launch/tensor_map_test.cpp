@@ -91,9 +91,9 @@ TEST_F(TensorMaps, FiveDimensionsInBytesAndInterleaved) {
 TEST_F(TensorMaps, EachDtypeHasItsNumber) {
   Service service(options());
   const std::pair<const char*, int> types[] = {
-      {"f32", 7}, {"f16", 6}, {"bf16", 9},  {"e4m3", 0},         {"e5m2", 0},
-      {"f64", 8}, {"i8", 0},  {"u8", 0},    {"i32", 3},          {"u32", 2},
-      {"i64", 5}, {"u64", 4}, {"tf32", 11}, {"f32_flushed", 10}, {"tf32_flushed", 12}};
+      {"f32", 7}, {"f16", 6},   {"bf16", 9},         {"e4m3", 0},         {"e5m2", 0}, {"ue8m0", 0},
+      {"f64", 8}, {"i8", 0},    {"u8", 0},           {"i32", 3},          {"u32", 2},  {"i64", 5},
+      {"u64", 4}, {"tf32", 11}, {"f32_flushed", 10}, {"tf32_flushed", 12}};
   for (const auto& [dtype, number] : types) {
     const Kernel k = mapped(service, "dims = [256]\nbox = [16]\ndtype = \"" + std::string(dtype) + "\"\n",
                             "of_" + std::string(dtype));

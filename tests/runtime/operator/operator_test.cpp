@@ -113,6 +113,7 @@ TEST_F(Operators, WhatTheSignatureDoesNotAllowIsRefused) {
   refused(op, {x}, {"rms_norm: weight is not given"});
   refused(op, {x, at(0x300000, Dtype::bf16, {511})}, {"rms_norm: weight is bf16 [511], expected [H = 512]"});
   refused(op, {x, at(0x300000, Dtype::f16, {512})}, {"rms_norm: weight is f16 [512], expected bf16"});
+  refused(op, {x, at(0x300000, Dtype::ue8m0, {512})}, {"rms_norm: weight is ue8m0 [512], expected bf16"});
   refused(op, {x, w, "much"}, {"rms_norm: eps is a text, expected a number"});
   refused(op, {x, w, 1e-6, 2}, {"rms_norm: gemma = 2, expected 0 or 1"});
   refused(op, {x, w, 1e-6, false, "bf17"}, {"rms_norm: out_dtype = 'bf17' is not allowed", "bf16"});

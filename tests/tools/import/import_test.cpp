@@ -267,6 +267,19 @@ TEST_F(Import, ATypeOfTheSizeOfLongLongStaysAType) {
   }
 }
 
+TEST_F(Import, ScalesOfUe8m0AreADtype) {
+  write("t.cuh",
+        "#include <cuda_fp8.h>\ntemplate <typename T> __global__ void k(float* o, const T* s, const "
+        "__nv_fp8_e8m0* e) {"
+        " o[0] = static_cast<float>(s[0]) + static_cast<float>(e[0]); }\n");
+  const auto json = kiln({"import", "t.cuh", "k", "T=__nv_fp8_e8m0", "--json"}).json();
+  EXPECT_TRUE(json["proved"]) << json.dump(2);
+  EXPECT_EQ(json["parameters"][0]["kind"], "dtype");
+  EXPECT_EQ(json["parameters"][0]["value"], "ue8m0");
+  EXPECT_EQ(json["arguments"][1]["type"], "ptr<T>");
+  EXPECT_EQ(json["arguments"][2]["type"], "ptr<ue8m0>");
+}
+
 TEST_F(Import, ABooleanExpressionIsTakenAsText) {
   const std::string source = "template <bool B> __global__ void k(int* o) { o[0] = B; }\n";
   write("b.cuh", source + "void f(int* p) { k<sizeof(int) == 4><<<1, 1>>>(p); }\n");

@@ -43,6 +43,12 @@ TEST(RunReport, WrongIntegersAreCounted) {
   EXPECT_EQ(out.find("WRONG  out"), std::string::npos) << out;
 }
 
+TEST(RunReport, OnlyIntegersAreCounted) {
+  CheckedArgument scales = floats(0.5);
+  scales.name = "scales", scales.dtype = "ue8m0";
+  expect_has(printed({size("1", {scales})}), "WRONG  scales at rows=1: relative RMS 5.00e-01");
+}
+
 TEST(RunReport, AWrongResultSaysInWhichWays) {
   CheckedArgument far = floats(0.5);
   far.max_abs = 3, far.mismatched_nonfinite = 2, far.canaries = false;

@@ -28,6 +28,7 @@ constexpr DtypeNames kDtypeNamesInCpp[] = {
     {Dtype::bf16, "__nv_bfloat16", {"__nv_bfloat16", "nv_bfloat16"}},
     {Dtype::e4m3, "", {"__nv_fp8_e4m3"}},
     {Dtype::e5m2, "", {"__nv_fp8_e5m2"}},
+    {Dtype::ue8m0, "", {"__nv_fp8_e8m0"}},
     {Dtype::i8, "char", {"signed char", "char", "int8_t"}},
     {Dtype::u8, "uchar", {"unsigned char", "uint8_t", "bool"}},
     {Dtype::i32, "int", {"int", "int32_t", "signed"}},

@@ -59,8 +59,7 @@ bool is_integer_type(const std::string& type) {
       type == "int16_t")
     return true;
   const auto dtype = dtype_of(type);
-  return dtype && type != "bool" && *dtype != Dtype::f32 && *dtype != Dtype::f64 && *dtype != Dtype::f16 &&
-         *dtype != Dtype::bf16 && *dtype != Dtype::e4m3 && *dtype != Dtype::e5m2;
+  return dtype && type != "bool" && is_integer(*dtype);
 }
 
 /// The name of a dtype in a manifest, from "bf16" or "__nv_bfloat16"; empty when the text is no dtype.

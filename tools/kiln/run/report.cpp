@@ -14,7 +14,7 @@ std::string formatted(const char* format, double value) {
 
 bool is_integer(const CheckedArgument& r) {
   const std::optional<Dtype> dtype = dtype_from(r.dtype);
-  return dtype && *dtype >= Dtype::i8;
+  return dtype && kiln::is_integer(*dtype);
 }
 
 std::string error_of(const CheckedArgument& r) {
