@@ -92,6 +92,8 @@ TEST(Bind, FirstDimensionsThatATensorLacksKeepTheManifestsValues) {
   EXPECT_EQ(m.binds[0].arguments[3].value.text(), "1");
   expect_error(Errc::manifest, {"'rows' of the kernel is not optional, and nothing gives it"},
                [] { parsed("call = \"x: T[H], w: f32[H]\"\nout = \"out: T[H]\"\n"); });
+}
+
 TEST(Bind, ATensorMayHaveElementsOfUe8m0) {
   std::string text = manifest_with("call = \"x: T[..., H], w: ue8m0[H]\"\nout = \"out: T[..., H]\"\n");
   text.replace(text.find("ptr<f32>"), 8, "ptr<ue8m0>");

@@ -288,6 +288,10 @@ TEST_F(Operators, ATensorMayLackTheFirstDimensionsOfItsArgument) {
   EXPECT_EQ(argument<std::int32_t>(seen, 4), 20) << "m";
   EXPECT_EQ(argument<std::int32_t>(seen, 5), 1) << "batch, as the manifest says";
   EXPECT_EQ(argument<std::int64_t>(seen, 6), 256) << "stride_d";
+  EXPECT_EQ(seen.block[0], 256u) << "a kernel for few rows, with 64 rows of b in a tile";
+  Allocator more;
+  gemm.call(nullptr, {at(0x200000, Dtype::bf16, {5000, 512}), b}, Allocator::allocate, &more);
+  EXPECT_EQ(last_launch().block[0], 384u) << "a kernel for many rows, with 128 of them in a tile";
   Allocator theirs;
   batched.call(nullptr, {at(0x200000, Dtype::bf16, {3, 20, 512}), at(0x300000, Dtype::bf16, {3, 256, 512})},
                Allocator::allocate, &theirs);
