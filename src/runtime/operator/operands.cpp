@@ -27,6 +27,31 @@ const char* given_kind(std::int32_t kind) {
   return kind >= 0 && kind < 6 ? names[kind] : "an operand of an unknown kind";
 }
 
+/// True for the name of one of the operand's own dimensions, which it may have in any size.
+bool names_extent_of(const source::BindSpec& spec, std::size_t i, const source::Expression& extent) {
+  const std::vector<int>& reads = extent.reads();
+  if (reads.size() != 1 || reads[0] < spec.first_slot) return false;
+  const source::BindMeasure& measure = spec.measures[static_cast<std::size_t>(reads[0] - spec.first_slot)];
+  return measure.kind == source::BindMeasure::Kind::extent && measure.operand == static_cast<int>(i);
+}
+
+/// The shapes that an operand may have, with the sizes of this call.
+std::string expected_shapes(const source::BindSpec& spec, std::size_t i, const CallFrame& frame) {
+  std::string out;
+  for (const source::BindShape& shape : spec.operands[i].shapes) {
+    out += (out.empty() ? "[" : " or [") + std::string(shape.leading ? "..." : "");
+    bool first = !shape.leading;
+    for (const source::Expression& extent : shape.extents) {
+      out += (first ? "" : ", ") + extent.text();
+      const std::string value = std::to_string(extent.evaluate(frame.slots));
+      if (value != extent.text() && !names_extent_of(spec, i, extent)) out += " = " + value;
+      first = false;
+    }
+    out += ']';
+  }
+  return out;
+}
+
 }  // namespace
 
 OperandReader::OperandReader(const Target& target, const source::Manifest& manifest,
@@ -280,32 +305,9 @@ void OperandReader::check_shape(std::size_t i, const CallFrame& frame) const {
          ", and several of its elements have one address: it cannot be written to");
 }
 
-/// True for the name of one of the operand's own dimensions, which it may have in any size.
-bool OperandReader::names_extent_of(std::size_t i, const source::Expression& extent) const {
-  const std::vector<int>& reads = extent.reads();
-  if (reads.size() != 1 || reads[0] < spec_.first_slot) return false;
-  const source::BindMeasure& measure = spec_.measures[static_cast<std::size_t>(reads[0] - spec_.first_slot)];
-  return measure.kind == source::BindMeasure::Kind::extent && measure.operand == static_cast<int>(i);
-}
-
-std::string OperandReader::expected_shapes(std::size_t i, const CallFrame& frame) const {
-  std::string out;
-  for (const source::BindShape& shape : operand(i).shapes) {
-    out += (out.empty() ? "[" : " or [") + std::string(shape.leading ? "..." : "");
-    bool first = !shape.leading;
-    for (const source::Expression& extent : shape.extents) {
-      out += (first ? "" : ", ") + extent.text();
-      const std::string value = std::to_string(extent.evaluate(frame.slots));
-      if (value != extent.text() && !names_extent_of(i, extent)) out += " = " + value;
-      first = false;
-    }
-    out += ']';
-  }
-  return out;
-}
-
 void OperandReader::fail_shape(std::size_t i, const CallFrame& frame) const {
-  fail(operand(i).name + " is " + described(*frame.tensors[i]) + ", expected " + expected_shapes(i, frame));
+  fail(operand(i).name + " is " + described(*frame.tensors[i]) + ", expected " +
+       expected_shapes(spec_, i, frame));
 }
 
 void OperandReader::check_requirements(const CallFrame& frame) const {

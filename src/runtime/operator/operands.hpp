@@ -45,8 +45,6 @@ class OperandReader {
   std::int64_t measure_of(const source::BindMeasure& measure, const CallFrame& frame) const;
   bool has_shape(const kiln_tensor& tensor, const source::BindShape& shape, const CallFrame& frame) const;
   bool has_leading(const kiln_tensor& tensor, int named, const CallFrame& frame) const;
-  bool names_extent_of(std::size_t operand, const source::Expression& extent) const;
-  std::string expected_shapes(std::size_t operand, const CallFrame& frame) const;
   [[noreturn]] void fail_shape(std::size_t operand, const CallFrame& frame) const;
   void check_requirements(const CallFrame& frame) const;
   const source::BindOperand& operand(std::size_t i) const { return spec_.operands[i]; }

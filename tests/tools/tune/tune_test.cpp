@@ -226,9 +226,14 @@ TEST_F(Tune, EachMemberOfAFamilyIsTunedInTheSizesThatItServes) {
   EXPECT_EQ(kiln({"run", "tuned", "N=3", "n=65", "--json"}, gpu()).json()["params"]["ROWS"], "256");
   EXPECT_EQ(kiln({"run", "tuned", "N=3", "n=65", "ROWS=64", "--json"}, gpu()).json()["params"]["ROWS"], "64");
   const Finished several = kiln({"run", "tuned", "N=3", "n=8,65"}, gpu());
-  EXPECT_EQ(several.status, 2);
-  EXPECT_NE(several.err.find("the values of n pick several members of the family"), std::string::npos)
-      << several.err;
+  EXPECT_EQ(several.status, 0) << several.err;
+  EXPECT_NE(several.out.find("ROWS=64"), std::string::npos) << several.out;
+  EXPECT_NE(several.out.find("ROWS=256"), std::string::npos) << several.out;
+  const auto members = kiln({"run", "tuned", "N=3", "n=8,65,9", "--json"}, gpu()).json()["members"];
+  ASSERT_EQ(members.size(), 2u);
+  EXPECT_EQ(members[0]["params"]["ROWS"], "64");
+  EXPECT_EQ(members[0]["sizes"].size(), 2u) << "the sizes that it serves";
+  EXPECT_EQ(members[1]["sizes"].size(), 1u);
 }
 
 }  // namespace

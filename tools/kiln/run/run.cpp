@@ -49,23 +49,24 @@ Assignments split(const source::Manifest& manifest, const std::vector<std::strin
   return out;
 }
 
-/// Gives the parameter of a family the member that the sizes pick, where no value was given. Throws Error(invalid_value)
-/// when they pick several.
-Assignments with_member(const source::Manifest& manifest, Assignments given) {
-  if (!manifest.family) return given;
-  const std::string& parameter =
-      manifest.parameters[static_cast<std::size_t>(manifest.family->parameter)].name;
-  const auto is_it = [&](const NamedValue& v) { return v.name == parameter; };
-  if (std::any_of(given.parameters.begin(), given.parameters.end(), is_it)) return given;
-  const std::vector<MemberSizes> members = by_member(manifest, sizes_of(given.arguments));
-  if (members.size() > 1) {
-    const std::string& by = manifest.arguments[static_cast<std::size_t>(manifest.family->by)].name;
-    throw Error(Errc::invalid_value, "the values of " + by +
-                                         " pick several members of the family, and `kiln run` runs " +
-                                         "one kernel: give " + parameter + ", or run each member alone");
-  }
-  if (members.front().member) given.parameters.push_back(value_of_member(manifest, *members.front().member));
-  return given;
+/// The sizes of `given` by the members of a family that serve them, or all sizes where there is no family, or its
+/// parameter was given.
+std::vector<MemberSizes> members_of(const source::Manifest& manifest, const Assignments& given) {
+  std::vector<GivenArguments> sizes = sizes_of(given.arguments);
+  const auto is_member = [&](const NamedValue& v) {
+    return v.name == manifest.parameters[static_cast<std::size_t>(manifest.family->parameter)].name;
+  };
+  if (!manifest.family || std::any_of(given.parameters.begin(), given.parameters.end(), is_member))
+    return {MemberSizes{std::nullopt, std::move(sizes)}};
+  return by_member(manifest, sizes);
+}
+
+/// The given parameters, and the member of a family.
+std::vector<NamedValue> parameters_of(const source::Manifest& manifest, const Assignments& given,
+                                      const MemberSizes& sizes) {
+  std::vector<NamedValue> out = given.parameters;
+  if (sizes.member) out.push_back(value_of_member(manifest, *sizes.member));
+  return out;
 }
 
 /// Shows the current step on a terminal. Elsewhere it prints nothing, because the table follows soon.
@@ -92,28 +93,48 @@ struct Stop {
   std::string message;
 };
 
-/// One specialisation in all requested sizes.
+/// The template, the device and the flags, which all runs of one command share.
+struct Opened {
+  Opened(Context& c, const RunFlags& f)
+      : context(c),
+        flags(f),
+        gpu(f.device),
+        kernels(c.service().open(f.name, KILN_DEVICE_CURRENT, "")),
+        manifest(variant_for(kernels.origin().manifest, kernels.target().arch)),
+        given(split(manifest, f.assignments)) {}
+
+  Context& context;
+  const RunFlags& flags;
+  PrimaryContext gpu;
+  runtime::KernelTemplate& kernels;
+  const source::Manifest& manifest;
+  const Assignments given;
+};
+
+/// One specialisation in the sizes that it serves.
 class Run {
  public:
-  Run(Context& context, const RunFlags& flags)
-      : context_(context),
-        flags_(flags),
-        gpu_(flags.device),
-        opened_(context.service().open(flags.name, KILN_DEVICE_CURRENT, "")),
-        manifest_(variant_for(opened_.origin().manifest, opened_.target().arch)),
-        given_(with_member(manifest_, split(manifest_, flags.assignments))),
-        values_(source::positional(manifest_, given_.parameters)),
+  Run(Opened& opened, const MemberSizes& sizes)
+      : context_(opened.context),
+        flags_(opened.flags),
+        gpu_(opened.gpu),
+        opened_(opened.kernels),
+        manifest_(opened.manifest),
+        given_(opened.given),
+        sizes_(sizes.sizes),
+        values_(source::positional(manifest_, parameters_of(manifest_, given_, sizes))),
         call_(opened_.resolve(values_)),
         resolved_(call_.resolved) {}
 
-  int operator()() {
+  /// Measures, prints for people, and fills `json`. Returns the exit status.
+  int operator()(Json& json) {
     measure();
     int exit = kDone;
     const runtime::LoadedKernel& kernel = opened_.get(values_, {});
     const auto broken =
         compile::broken_limits(manifest_.limits, kernel.image().facts,
                                flags_.strict ? compile::Strictness::strict : compile::Strictness::declared);
-    Json json = json_head(kernel, broken);
+    json = json_head(kernel, broken);
     if (!context_.json) print_all(kernel, broken);
     if (flags_.check && !manifest_.reference) exit = kPartly;
     for (const SizeResult& result : results_) {
@@ -130,23 +151,22 @@ class Run {
       std::fflush(stdout);
       std::fprintf(stderr, "kiln: error: %s\n", stop_->message.c_str());
     }
-    if (context_.json) print_json(json);
     return exit;
   }
+  bool stopped() const { return stop_.has_value(); }
 
  private:
   bool checks() const { return flags_.check && manifest_.reference; }
 
   /// Fills results_. An error after the first result ends the run and is kept in stop_.
   void measure() {
-    const std::vector<GivenArguments> sizes = sizes_of(given_.arguments);
     const int each = (checks() ? 1 : 0) + (flags_.bench ? 1 : 0);
-    Steps steps(1 + sizes.size() * static_cast<std::size_t>(std::max(each, 1)));
+    Steps steps(1 + sizes_.size() * static_cast<std::size_t>(std::max(each, 1)));
     // Errors that need no image are found before anything is compiled.
     std::vector<compile::ExportFact> exports;
     if (!manifest_.exports.empty()) exports = opened_.get(values_, {}).image().facts.exports;
     std::deque<RunCase> cases;  // a deque, because its elements do not move
-    for (const GivenArguments& size : sizes)
+    for (const GivenArguments& size : sizes_)
       cases.emplace_back(context_.service(), gpu_, opened_, resolved_, size, exports);
     steps.next("compiling " + resolved_.specialization.to_string());
     opened_.get(values_, {});
@@ -237,10 +257,11 @@ class Run {
 
   Context& context_;
   const RunFlags& flags_;
-  PrimaryContext gpu_;
+  PrimaryContext& gpu_;
   runtime::KernelTemplate& opened_;
   const source::Manifest& manifest_;
-  const Assignments given_;
+  const Assignments& given_;
+  const std::vector<GivenArguments> sizes_;
   const std::vector<Value> values_;
   const runtime::TunedCall call_;
   const source::Resolved& resolved_;
@@ -248,16 +269,39 @@ class Run {
   std::optional<Stop> stop_;
 };
 
+/// Runs the kernel, or each member of a family that the sizes pick, one after the other.
+int run(Context& context, const RunFlags& flags) {
+  Opened opened(context, flags);
+  const std::vector<MemberSizes> members = members_of(opened.manifest, opened.given);
+  Json all{{"schema", context.schema()}, {"template", opened.manifest.name}, {"members", Json::array()}};
+  int exit = kDone;
+  for (const MemberSizes& sizes : members) {
+    Run one(opened, sizes);
+    Json json;
+    const int status = one(json);
+    if (members.size() == 1)
+      all = std::move(json);
+    else
+      all["members"].push_back(std::move(json));
+    if (exit == kDone || status == kFailed || one.stopped()) exit = status == kDone ? exit : status;
+    if (one.stopped()) break;
+  }
+  if (context.json) print_json(all);
+  return exit;
+}
+
 }  // namespace
 
 void add_run(Command app, Context& context) {
   auto flags = std::make_shared<RunFlags>();
   const Command command =
       context.add_command(app, "run", "Launch a specialisation on this GPU, check it and time it",
-                          [&context, flags] { return Run(context, *flags)(); });
+                          [&context, flags] { return run(context, *flags); });
   command.option("template", flags->name, "Template to run").required();
-  command.option("values", flags->assignments,
-                 "Parameters as P=V; scalar arguments as rows=64, or in several sizes as rows=1,64,4096");
+  command.option(
+      "values", flags->assignments,
+      "Parameters as P=V; scalar arguments as rows=64, or in several sizes as rows=1,64,4096. Sizes pick "
+      "the members of a family");
   command.flag("--check", flags->check, "Compare with the template's [reference], a naive kernel in double");
   command.flag("--bench", flags->bench,
                "Time the kernel with a cold L2 cache, beside a kernel that only moves the same bytes");
