@@ -93,13 +93,7 @@ PyType_Spec specification = {
 }  // namespace
 
 nb::object make_family(const kiln_family* family, std::shared_ptr<Holder> holder, int device) {
-  auto* const self = PyObject_New(KernelObject, family_type);
-  if (!self) throw nb::python_error();
-  self->call = call_kernel;
-  self->kernel = nullptr, self->family = family;
-  new (&self->holder) std::shared_ptr<Holder>(std::move(holder));
-  self->device = device;
-  return nb::steal(reinterpret_cast<PyObject*>(self));
+  return new_object(family_type, nullptr, family, std::move(holder), device);
 }
 
 void add_family_type(nb::module_& module) {

@@ -166,14 +166,19 @@ PyType_Spec specification = {
 
 }  // namespace
 
-nb::object make_kernel(const kiln_kernel* kernel, std::shared_ptr<Holder> holder, int device) {
-  auto* const self = PyObject_New(KernelObject, kernel_type);
+nb::object new_object(PyTypeObject* type, const kiln_kernel* kernel, const kiln_family* family,
+                      std::shared_ptr<Holder> holder, int device) {
+  auto* const self = PyObject_New(KernelObject, type);
   if (!self) throw nb::python_error();
   self->call = call_kernel;
-  self->kernel = kernel, self->family = nullptr;
+  self->kernel = kernel, self->family = family;
   new (&self->holder) std::shared_ptr<Holder>(std::move(holder));
   self->device = device;
   return nb::steal(reinterpret_cast<PyObject*>(self));
+}
+
+nb::object make_kernel(const kiln_kernel* kernel, std::shared_ptr<Holder> holder, int device) {
+  return new_object(kernel_type, kernel, nullptr, std::move(holder), device);
 }
 
 void add_kernel_types(nb::module_& module) {

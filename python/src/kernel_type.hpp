@@ -24,6 +24,9 @@ extern PyTypeObject* kernel_type;
 /// A vectorcall of a Kernel or Family: launches with these Python arguments.
 PyObject* call_kernel(PyObject* self, PyObject* const* arguments, std::size_t flagged,
                       PyObject* names) noexcept;
+/// A new Kernel or Family, of `type`. One of kernel and family is null.
+nanobind::object new_object(PyTypeObject* type, const kiln_kernel* kernel, const kiln_family* family,
+                            std::shared_ptr<Holder> holder, int device);
 /// Frees a Kernel or Family.
 void deallocate_kernel(PyObject* self);
 

@@ -41,9 +41,9 @@ struct PlanNotes {
 /// Every combination of values and archs of each [[prewarm]] row of the manifest, in order and without
 /// repeats. Throws Error(manifest) for more than kMaxPlanned.
 std::vector<PlannedSpecialization> shipped_plan(const Manifest& manifest, PlanNotes* notes = nullptr);
-/// The specialisations that a row of parse_plan() stands for, once its template is known: a value "*" stands for every value of its
-/// parameter. Throws Error(invalid_value) where that parameter lists no values, and Error(manifest) for more than
-/// kMaxPlanned.
+/// The specialisations that a row of parse_plan() stands for, once its template is known. A value "*" stands for every
+/// value of its parameter. Throws Error(invalid_value) where that parameter lists no values, and Error(manifest) for
+/// more than kMaxPlanned.
 std::vector<PlannedSpecialization> with_every_value(const PlannedSpecialization& planned,
                                                     const Manifest& manifest);
 /// Every combination of the [[prewarm]] rows of a plan file or a record (instantiate/trace_text.hpp). Throws

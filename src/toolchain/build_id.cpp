@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/text.hpp"
 
 namespace kiln::toolchain {
 namespace {
@@ -46,16 +47,6 @@ class Image {
   const std::size_t known_;  // declared after `head_`, which its initialiser fills
 };
 
-std::string hex(std::string_view bytes) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string out;
-  for (const char c : bytes) {
-    out += digits[static_cast<unsigned char>(c) >> 4];
-    out += digits[c & 15];
-  }
-  return out;
-}
-
 /// Reads notes until their end: an Elf64_Nhdr, then name and descriptor, both padded to `align`.
 std::optional<std::string> id_in(std::string_view notes, std::size_t align) {
   const auto padded = [align](std::size_t n) { return (n + align - 1) / align * align; };
@@ -66,7 +57,7 @@ std::optional<std::string> id_in(std::string_view notes, std::size_t align) {
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
         notes.substr(sizeof note, 4) == std::string_view("GNU\0", 4) && note.n_descsz > 0 &&
         note.n_descsz <= kMaxIdBytes) {
-      return hex(notes.substr(descriptor, note.n_descsz));
+      return base::hex(notes.substr(descriptor, note.n_descsz));
     }
     notes.remove_prefix(std::min(notes.size(), padded(descriptor + note.n_descsz)));
   }

@@ -106,7 +106,7 @@ class BlobSpace {
   /// passed first.
   bool flush(base::Deadline deadline);
   /// All blobs of the space in the layers and the writable store, whatever their compatibility. A blob is listed only
-  /// where its parts are there, too. Throws Error(io).
+  /// if its parts are there. Throws Error(io).
   std::vector<Listed> list();
   /// Deletes the blob of this compatibility from the writable store. False when it was not there. Throws Error.
   bool erase(std::string_view key);

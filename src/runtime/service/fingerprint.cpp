@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.hpp"
+#include "base/text.hpp"
 
 namespace kiln::runtime {
 
@@ -31,13 +32,7 @@ std::string text_of(const std::string& name) {
     static_cast<void>(nlohmann::json(name).dump());
     return name;
   } catch (const nlohmann::json::exception&) {
-    std::string out = "bytes ";
-    for (const char byte : name) {
-      constexpr const char* kDigits = "0123456789abcdef";
-      out += kDigits[static_cast<unsigned char>(byte) >> 4];
-      out += kDigits[static_cast<unsigned char>(byte) & 15];
-    }
-    return out;
+    return "bytes " + base::hex(name);
   }
 }
 

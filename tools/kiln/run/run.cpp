@@ -261,7 +261,7 @@ class Run {
   runtime::KernelTemplate& opened_;
   const source::Manifest& manifest_;
   const Assignments& given_;
-  const std::vector<GivenArguments> sizes_;
+  const std::vector<GivenArguments>& sizes_;
   const std::vector<Value> values_;
   const runtime::TunedCall call_;
   const source::Resolved& resolved_;
@@ -283,7 +283,8 @@ int run(Context& context, const RunFlags& flags) {
       all = std::move(json);
     else
       all["members"].push_back(std::move(json));
-    if (exit == kDone || status == kFailed || one.stopped()) exit = status == kDone ? exit : status;
+    // A failure outweighs a missing reference, and an error that ended the run outweighs both.
+    if (status != kDone && (exit == kDone || status == kFailed || one.stopped())) exit = status;
     if (one.stopped()) break;
   }
   if (context.json) print_json(all);
