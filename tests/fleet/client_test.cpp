@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -292,28 +293,26 @@ TEST_F(ClientOfRedis, SignalsNeitherBreakNorProlongACall) {
 
 TEST_F(ClientOfRedis, AServerThatDiesWhileWeSendRaisesNoSignal) {
   if (const char* why = kiln::testing::cannot_fork_busy()) GTEST_SKIP() << why;
-  RedisServer server;
-  std::thread killer([&] {
-    for (int i = 0; i < 10; ++i) {
-      std::this_thread::sleep_for(15ms);
-      server.stop();
-      server.start();
-    }
+  RedisServer server({}, false);  // on a socket of its own: a port can be taken while the server is down
+  auto child = std::async(std::launch::async, [&] {
+    return kiln::testing::in_child([&] {
+      ::signal(SIGPIPE, SIG_DFL);
+      ClientOptions with = options(server.unix_url());
+      with.breaker.failures = 1000000;
+      Client client(std::move(with));
+      const std::vector<Command> large(3, command({"SET", "k", std::string(4 << 20, 'x')}));
+      int closed = 0;
+      while (closed < 10)
+        for (const Answer& answer : client.call(large, soon())) closed += answer.fault == Fault::closed;
+      return 0;
+    });
   });
-  EXPECT_EQ(kiln::testing::in_child([&] {
-              ::signal(SIGPIPE, SIG_DFL);
-              ClientOptions with = options(server.url());
-              with.breaker.failures = 1000000;
-              Client client(std::move(with));
-              const std::vector<Command> large(3, command({"SET", "k", std::string(4 << 20, 'x')}));
-              int faults = 0;
-              while (faults < 10)
-                for (const Answer& answer : client.call(large, soon())) faults += !answer;
-              return 0;
-            }),
-            0);
-  killer.join();
-  Client client(options(server.url()));
+  while (child.wait_for(15ms) != std::future_status::ready) {
+    server.stop();
+    server.start();
+  }
+  EXPECT_EQ(child.get(), 0);
+  Client client(options(server.unix_url()));
   EXPECT_TRUE(client.call(command({"PING"}), soon()));
 }
 
