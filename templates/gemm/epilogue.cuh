@@ -5,7 +5,8 @@
 
 namespace kiln {
 
-enum class Activation { none, relu, relu_squared, silu, gelu, gelu_tanh };
+// swigluoai belongs to a gate: see gated_value().
+enum class Activation { none, relu, relu_squared, silu, gelu, gelu_tanh, swigluoai };
 
 // Scales of fp8 operands. tensor: one for each operand. row: one for each row of a and of b. block: one for each 128
 // elements of a row of a, and for each 128 x 128 elements of b.

@@ -1,0 +1,109 @@
+// Which rows of a grouped product an expert has, and what happens to their sums on the way to d.
+#pragma once
+#include "gemm/epilogue.cuh"
+#include "kiln/activation.cuh"
+#include "kiln/dtype.cuh"
+#include "moe/scan.cuh"
+
+namespace kiln {
+
+// routed: sorted_token_ids lists the rows, in blocks of one expert, as moe_align makes them. contiguous: blocks of
+// neighbouring rows have one expert. masked: each expert has as much room for rows, and a number of rows in use.
+enum class Layout { routed, contiguous, masked };
+
+// What the routing weight of a row multiplies: nothing, the result, or the product before bias and activation.
+enum class Weight { none, result, product };
+
+// Up to BLOCK rows that have one expert.
+struct ExpertRows {
+  i32 expert;  // -1: no expert of this GPU; the rows of d become zeros
+  i32 first;   // routed: the first place in sorted_token_ids; otherwise the first row
+  i32 count;   // places or rows; 0: nothing is to be done
+};
+
+// The blocks of rows, and their experts.
+template <Layout LAYOUT, int BLOCK>
+struct Routing {
+  const i32 *expert_ids, *sorted_token_ids, *used;  // the arguments of the call; `used` is num_tokens_post_padded
+  i32 rows;                                         // of d; masked: of each expert
+
+  // Returns the number of blocks. masked: empty ones included.
+  __device__ __forceinline__ i32 blocks(int experts) const {
+    const i32 of_rows = static_cast<i32>(ceil_div(rows, BLOCK));
+    return LAYOUT == Layout::routed ? *used / BLOCK : LAYOUT == Layout::masked ? experts * of_rows : of_rows;
+  }
+  // REQUIRES: 0 <= block < blocks(experts).
+  __device__ __forceinline__ ExpertRows at(i32 block) const {
+    if constexpr (LAYOUT == Layout::routed) {
+      return {expert_ids[block], block * BLOCK, BLOCK};
+    } else if constexpr (LAYOUT == Layout::contiguous) {
+      const i32 first = block * BLOCK;
+      return {expert_ids[first], first, smaller(BLOCK, rows - first)};
+    } else {
+      const i32 of_rows = static_cast<i32>(ceil_div(rows, BLOCK)), expert = block / of_rows;
+      const i32 before = (block - expert * of_rows) * BLOCK;
+      const i32 used_rows = smaller(expert_ids[expert], rows);
+      return {expert, expert * rows + before, larger(0, smaller(BLOCK, used_rows - before))};
+    }
+  }
+  // Returns the i-th row of d of a block, or -1 if it has fewer.
+  __device__ __forceinline__ i32 row(const ExpertRows& of, int i) const {
+    if (i >= of.count) return -1;
+    if constexpr (LAYOUT != Layout::routed) return of.first + i;
+    const i32 id = sorted_token_ids[of.first + i];
+    return static_cast<u32>(id) < static_cast<u32>(rows) ? id : -1;
+  }
+};
+
+// Finishes the sums of a row: y = act(w x + bias) times up, times w. `N` is the number of columns of d; with a gate the
+// expert's weight has the rows of the first half, then N others.
+template <int N, bool GATED, Order ORDER, Activation ACT, bool BIAS, typename BIAS_T, Weight WEIGHT>
+struct ExpertEpilogue {
+  static constexpr bool gated = GATED;
+
+  const BIAS_T* bias;  // of the first expert
+  const f32* weights;  // of the rows of d
+  f32 alpha, limit;    // of swigluoai
+
+  // Finishes W neighbouring sums of a row of d from column n on; `other` has the sums of the other half of the weight's
+  // rows. REQUIRES: the row and the columns exist; n is a multiple of W.
+  template <int W>
+  __device__ __forceinline__ void finish(f32 (&x)[W], f32 (&other)[W], i32 expert, i64 row, int n) const {
+    const f32 weight = WEIGHT != Weight::none ? load_one(weights + row) : 1.0f;
+    if constexpr (WEIGHT == Weight::product) scale(x, weight), scale(other, weight);
+    if constexpr (BIAS) {
+      const BIAS_T* from = bias + static_cast<i64>(expert) * (GATED ? 2 * N : N) + n;
+      add(x, from);
+      if constexpr (GATED) add(other, from + N);
+    }
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      const f32 gate = ORDER == Order::gate_first ? x[i] : other[i];
+      const f32 up = ORDER == Order::gate_first ? other[i] : x[i];
+      if constexpr (ACT == Activation::swigluoai) {
+        x[i] = activate<Act::swigluoai>(gate, alpha, limit) * kiln::gated<Act::swigluoai>(up, limit);
+      } else if constexpr (GATED) {
+        x[i] = activated<ACT>(gate) * up;
+      } else {
+        x[i] = activated<ACT>(x[i]);
+      }
+    }
+    if constexpr (WEIGHT == Weight::result) scale(x, weight);
+  }
+
+ private:
+  template <int W>
+  __device__ static __forceinline__ void scale(f32 (&x)[W], f32 by) {
+#pragma unroll
+    for (int i = 0; i < W; ++i) x[i] *= by;
+  }
+  template <int W>
+  __device__ static __forceinline__ void add(f32 (&x)[W], const BIAS_T* from) {
+    f32 each[W];
+    widen(load<W>(from), each);
+#pragma unroll
+    for (int i = 0; i < W; ++i) x[i] += each[i];
+  }
+};
+
+}  // namespace kiln
