@@ -10,7 +10,7 @@ enum class Activation { none, relu, relu_squared, silu, gelu, gelu_tanh, swigluo
 
 // Scales of fp8 operands. tensor: one for each operand. row: one for each row of a and of b. block: one for each 128
 // elements of a row of a, and for each 128 x 128 elements of b.
-enum class Scales { none, tensor, row, block };
+enum class Factors { none, tensor, row, block };
 
 template <Activation ACT>
 __device__ __forceinline__ f32 activated(f32 x) {
@@ -29,12 +29,12 @@ __device__ __forceinline__ f32 activated(f32 x) {
 }
 
 // Finishes sums: y = act(x + bias) + residual, or with a gate y = act(gate + bias[n]) * (up + bias[N + n]) + residual.
-template <typename OUT, int N, Scales SCALES, bool BIAS, Activation ACT, bool GATED, bool RESIDUAL>
+template <typename OUT, int N, Factors SCALES, bool BIAS, Activation ACT, bool GATED, bool RESIDUAL>
 struct Epilogue {
   static constexpr bool gated = GATED;
-  static constexpr Scales scales = SCALES;
+  static constexpr Factors scales = SCALES;
   // The results are the sums, rounded to 16 bits.
-  static constexpr bool plain = (SCALES == Scales::none || SCALES == Scales::block) && !BIAS &&
+  static constexpr bool plain = (SCALES == Factors::none || SCALES == Factors::block) && !BIAS &&
                                 ACT == Activation::none && !GATED && !RESIDUAL && sizeof(OUT) == 2;
 
   const f32 *scale_a, *scale_b;  // as `scales` says
@@ -46,10 +46,10 @@ struct Epilogue {
   // a gate. REQUIRES: the row and the columns exist; n is a multiple of W.
   template <int W>
   __device__ __forceinline__ void finish(f32 (&x)[W], f32 (&up)[W], i64 row, int n) const {
-    if constexpr (SCALES == Scales::tensor) {
+    if constexpr (SCALES == Factors::tensor) {
       scale(x, load_one(scale_a) * load_one(scale_b));
       if constexpr (GATED) scale(up, load_one(scale_a) * load_one(scale_b));
-    } else if constexpr (SCALES == Scales::row) {
+    } else if constexpr (SCALES == Factors::row) {
       scale(x, load_one(scale_a + row), scale_b + n);
       if constexpr (GATED) scale(up, load_one(scale_a + row), scale_b + N + n);
     }

@@ -19,7 +19,7 @@ __device__ double activated(double x) {
   }
 }
 
-template <typename T, typename OUT, int N, int K, Scales SCALES, bool BIAS, Activation ACT, bool GATED,
+template <typename T, typename OUT, int N, int K, Factors SCALES, bool BIAS, Activation ACT, bool GATED,
           bool RESIDUAL>
 __global__ void gemm(double* d, const T* a, const T* b, i32 m, i64 stride_a, i64 stride_b, i64 stride_d,
                      i32 batch, i64 stride_a_batch, i64 stride_b_batch, i64 stride_d_batch,
@@ -33,13 +33,13 @@ __global__ void gemm(double* d, const T* a, const T* b, i32 m, i64 stride_a, i64
     double total = 0;
     for (int k = 0; k < K; ++k) {
       double product = to_double(x[k]) * to_double(w[k]);
-      if constexpr (SCALES == Scales::block)
+      if constexpr (SCALES == Factors::block)
         product *= static_cast<double>(scale_a[k / 128 * stride_scale_a + row]) *
                    scale_b[n / 128 * (K / 128) + k / 128];
       total += product;
     }
-    if constexpr (SCALES == Scales::tensor) total *= static_cast<double>(*scale_a) * *scale_b;
-    if constexpr (SCALES == Scales::row) total *= static_cast<double>(scale_a[row]) * scale_b[n];
+    if constexpr (SCALES == Factors::tensor) total *= static_cast<double>(*scale_a) * *scale_b;
+    if constexpr (SCALES == Factors::row) total *= static_cast<double>(scale_a[row]) * scale_b[n];
     if constexpr (BIAS) total += to_double(bias[n]);
     return total;
   };

@@ -9,6 +9,7 @@
 // - SPLIT: each block multiplies a part of K, and all of them add the parts of one tile, in the order of K.
 // - PAIR: two blocks have neighbouring left rows, and each loads half of the right rows for both.
 #include "gemm/epilogue.cuh"
+#include "gemm/multiply.cuh"
 #include "gemm/sums.cuh"
 #include "kiln/cluster.cuh"
 #include "kiln/hopper/pipeline.cuh"
@@ -20,43 +21,19 @@
 
 namespace kiln {
 
-// How the kernel cuts its work.
-template <bool SWAP, int LEFT, int RIGHT, int BOXES, int STAGES, int SPLIT, int PAIR, int BLOCKS>
-struct GemmShape {
-  static constexpr bool swap = SWAP;
-  static constexpr int left = LEFT, right = RIGHT, split = SPLIT, pair = PAIR, blocks = BLOCKS;
-  static constexpr int boxes = BOXES, stages = STAGES;  // a box has 128 bytes of each row
-  static constexpr int warpgroups = LEFT / 64, loaders = BLOCKS == 1 ? 128 : 32, threads = 2 * LEFT + loaders;
-  static constexpr bool through_sums = SWAP || SPLIT > 1;  // whole tiles of sums pass through shared memory
-};
-
-// The shared memory of a block.
-template <typename AB, typename Shape, bool SCALED, bool PLAIN>
-struct GemmShared {
-  static constexpr int STAGES = Shape::stages, BK = 128 / sizeof(AB);
-  static constexpr int TOKENS = Shape::swap ? Shape::right : Shape::left;
-  AB left[STAGES][Shape::boxes][Shape::left * BK];
-  AB right[STAGES][Shape::boxes][Shape::right * BK];
-  // Sums on their way to the threads that finish them.
-  u8 out[Shape::through_sums ? Sums<Shape>::BYTES
-                             : Shape::warpgroups * (PLAIN ? 2 * 64 * 128 : Columns<false>::FLOATS * 4)];
-  f32 scales[SCALED ? STAGES : 1][SCALED ? (TOKENS + 31) / 32 * 32 : 32];  // of the tokens, for each stage
-  Ring<STAGES> ring;
-  Barrier received;  // the sums of all blocks
-};
-
 template <typename AB, typename OUT, int N, int K, typename Shape, typename Finish, bool EARLY_B>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
          const __grid_constant__ TensorMap map_d, OUT* d, i32 m, i32 batch, i64 stride_d, i64 stride_d_batch,
          const f32* scale_a, i64 stride_scale_a, const f32* scale_b, const OUT* bias, const OUT* residual,
          i64 stride_residual, i64 stride_residual_batch) {
-  constexpr bool SWAP = Shape::swap, GATED = Finish::gated, BLOCKWISE = Finish::scales == Scales::block;
+  constexpr bool SWAP = Shape::swap, GATED = Finish::gated, BLOCKWISE = Finish::scales == Factors::block;
   constexpr int LEFT = Shape::left, RIGHT = Shape::right, STAGES = Shape::stages, SPLIT = Shape::split;
   constexpr int PAIR = Shape::pair, WARPGROUPS = Shape::warpgroups, LOADER = 128 * WARPGROUPS;
   using Memory = GemmShared<AB, Shape, BLOCKWISE, Finish::plain>;
   constexpr int BOXES = Shape::boxes, BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK * BOXES));
   constexpr int TOKENS = Memory::TOKENS;
+  constexpr int PARTS = scale_parts<Shape, GATED>;
   constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;  // of b, and of d
   static_assert(SPLIT == 1 || PAIR == 1, "a cluster either splits K or shares rows");
   static_assert(SPLIT <= STEPS, "each block of a cluster needs a part of K");
@@ -198,93 +175,15 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       const int first_token = (SWAP ? p.right : p.left) * TOKENS,
                 first_column = (SWAP ? p.left : p.right) * COLUMNS;
       f32 sums[RIGHT / 2];
-      const auto products = [&](f32(&to)[RIGHT / 2], bool add) {
-        wgmma_begin();
+      const f32* factors[PARTS] = {};
+      if constexpr (BLOCKWISE) {
 #pragma unroll
-        for (int box = 0; box < BOXES; ++box) {
-          const u64 l = wgmma_operand<128>(shared.left[at.stage][box] + group * 64 * BK);
-          const u64 r = wgmma_operand<128>(shared.right[at.stage][box]);
-#pragma unroll
-          for (int k = 0; k < 128; k += 32)
-            wgmma<AB, RIGHT>(to, l + wgmma_along(k), r + wgmma_along(k), add || box > 0 || k > 0);
-        }
-        wgmma_commit();
-      };
-      if constexpr (sizeof(AB) == 2) {
-#pragma unroll 1
-        for (int step = begin; step < end; ++step, shared.ring.next(at)) {
-          shared.ring.wait(at);
-          products(sums, step > begin);
-          wgmma_wait<1>();  // the products of the stage before have ended
-          if (step > begin) release((at.stage + STAGES - 1) % STAGES);
-        }
-        wgmma_wait<0>();
-        wgmma_results(sums);
-        release((at.stage + STAGES - 1) % STAGES);
-      } else {
-        // Sums of fp8 products keep about 14 bits, so each stage (128 of K) is added to f32 sums.
-#pragma unroll
-        for (int i = 0; i < RIGHT / 2; ++i) sums[i] = 0.0f;
-        constexpr int PARTS =
-            GATED && !SWAP ? 2 : 1;  // of the columns of a warpgroup, which have a scale each
-        const f32* factors[PARTS];
-        f32 factor[PARTS];
-        if constexpr (BLOCKWISE) {
-#pragma unroll
-          for (int i = 0; i < PARTS; ++i) {
-            const int row = SWAP && !GATED ? first_column + group * 64
-                            : SWAP
-                                ? first_column + group / (WARPGROUPS / 2) * N + group % (WARPGROUPS / 2) * 64
-                                : first_column + i * N;
-            factors[i] = scale_b + static_cast<i64>(smaller(row, GATED ? 2 * N - 1 : N - 1) / 128) * STEPS;
-            factor[i] = load_one(factors[i] + begin);
-          }
-        }
-#pragma unroll 1
-        for (int step = begin; step < end; ++step, shared.ring.next(at)) {
-          f32 next[PARTS];
-          if constexpr (BLOCKWISE) {
-#pragma unroll
-            for (int i = 0; i < PARTS; ++i) next[i] = load_one(factors[i] + smaller(step + 1, end - 1));
-          }
-          shared.ring.wait(at);
-          f32 part[RIGHT / 2];
-          products(part, false);
-          [[maybe_unused]] const f32* token_scale = shared.scales[at.stage];
-          if constexpr (BLOCKWISE && !SWAP) {
-            const int row = group * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
-            const f32 up = token_scale[row], down = token_scale[row + 8];
-            wgmma_wait<0>();
-            wgmma_results(part);
-            release(at.stage);
-#pragma unroll
-            for (int i = 0; i < RIGHT / 2; ++i)
-              sums[i] += part[i] * ((i % 4 < 2 ? up : down) * factor[PARTS == 2 && i >= RIGHT / 4 ? 1 : 0]);
-          } else if constexpr (BLOCKWISE) {
-            wgmma_wait<0>();
-            wgmma_results(part);
-#pragma unroll
-            for (int i = 0; i < RIGHT / 2; i += 4) {
-              const float2 s = *reinterpret_cast<const float2*>(token_scale + i * 2 + lane % 4 * 2);
-              const f32 left = s.x * factor[0], right = s.y * factor[0];
-              sums[i] += part[i] * left, sums[i + 1] += part[i + 1] * right;
-              sums[i + 2] += part[i + 2] * left, sums[i + 3] += part[i + 3] * right;
-            }
-            __syncwarp();
-            release(at.stage);
-          } else {
-            wgmma_wait<0>();
-            wgmma_results(part);
-            release(at.stage);
-#pragma unroll
-            for (int i = 0; i < RIGHT / 2; ++i) sums[i] += part[i];
-          }
-          if constexpr (BLOCKWISE) {
-#pragma unroll
-            for (int i = 0; i < PARTS; ++i) factor[i] = next[i];
-          }
+        for (int i = 0; i < PARTS; ++i) {
+          const int row = scaled_row<Shape, GATED, N>(first_column, group, i);
+          factors[i] = scale_b + static_cast<i64>(row / 128) * STEPS;
         }
       }
+      multiply<Shape>(sums, shared, at, group, begin, end, factors, release);
 
       const Finish finish{scale_a, scale_b, bias, residual + p.batch * stride_residual_batch,
                           stride_residual};

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(128)
                   i64 stride_a_batch, i64 stride_b_batch, i64 stride_d_batch, const f32* scale_a,
                   i64 stride_scale_a, const f32* scale_b, const OUT* bias, const OUT* residual,
                   i64 stride_residual, i64 stride_residual_batch) {
-  constexpr bool FP8 = sizeof(T) == 1, GATED = Finish::gated, BLOCKWISE = Finish::scales == Scales::block;
+  constexpr bool FP8 = sizeof(T) == 1, GATED = Finish::gated, BLOCKWISE = Finish::scales == Factors::block;
   constexpr int STAGES = 3, BK = 64, STEPS = static_cast<int>(ceil_div(K, BK)), WIDE = GATED ? 32 : 64;
   using Layout = Swizzled<128>;
   using Half = typename Multiplied<T>::type;

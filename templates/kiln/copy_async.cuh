@@ -42,4 +42,10 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
+// Makes one arrival at an mbarrier of kiln/mbarrier.cuh, once all copies have arrived that this thread has begun. A
+// thread that waits for the phase then sees their data.
+__device__ __forceinline__ void copy_async_arrive(void* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
 }  // namespace kiln

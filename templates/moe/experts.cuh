@@ -24,8 +24,9 @@ struct ExpertRows {
 // The blocks of rows, and their experts.
 template <Layout LAYOUT, int BLOCK>
 struct Routing {
-  const i32 *expert_ids, *sorted_token_ids, *used;  // the arguments of the call; `used` is num_tokens_post_padded
-  i32 rows;                                         // of d; masked: of each expert
+  const i32 *expert_ids, *sorted_token_ids,
+      *used;  // the arguments of the call; `used` is num_tokens_post_padded
+  i32 rows;   // of d; masked: of each expert
 
   // Returns the number of blocks. masked: empty ones included.
   __device__ __forceinline__ i32 blocks(int experts) const {
@@ -59,6 +60,7 @@ struct Routing {
 // expert's weight has the rows of the first half, then N others.
 template <int N, bool GATED, Order ORDER, Activation ACT, bool BIAS, typename BIAS_T, Weight WEIGHT>
 struct ExpertEpilogue {
+  using Bias = BIAS_T;
   static constexpr bool gated = GATED;
 
   const BIAS_T* bias;  // of the first expert

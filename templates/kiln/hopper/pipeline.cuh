@@ -15,10 +15,10 @@ template <int STAGES>
 struct Ring {
   Barrier full[STAGES], empty[STAGES];
 
-  // `releases`: calls of release() that empty a stage. One thread calls it; others may use the ring after
-  // __syncthreads(), and other blocks of a cluster after its next barrier.
-  __device__ __forceinline__ void init(u32 releases) {
-    for (int i = 0; i < STAGES; ++i) full[i].init(1), empty[i].init(releases);
+  // `releases`: calls of release() that empty a stage. `fills`: arrivals that fill a stage, that of begin() included. One
+  // thread calls it; others may use the ring after __syncthreads(), and other blocks of a cluster after its next barrier.
+  __device__ __forceinline__ void init(u32 releases, u32 fills = 1) {
+    for (int i = 0; i < STAGES; ++i) full[i].init(fills), empty[i].init(releases);
     barriers_ready();
     fence_async_shared();
   }

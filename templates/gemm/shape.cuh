@@ -1,0 +1,35 @@
+// How a product on Hopper cuts its work, and the shared memory that this takes (sm_90a).
+#pragma once
+#include "gemm/sums.cuh"
+#include "kiln/hopper/pipeline.cuh"
+
+namespace kiln {
+
+// A block makes tiles of LEFT x RIGHT sums. With SWAP the rows of b are on the left, and the tokens on the right.
+template <bool SWAP, int LEFT, int RIGHT, int BOXES, int STAGES, int SPLIT, int PAIR, int BLOCKS>
+struct GemmShape {
+  static constexpr bool swap = SWAP;
+  static constexpr int left = LEFT, right = RIGHT, split = SPLIT, pair = PAIR, blocks = BLOCKS;
+  static constexpr int boxes = BOXES, stages = STAGES;  // a box has 128 bytes of each row
+  static constexpr int warpgroups = LEFT / 64, loaders = BLOCKS == 1 ? 128 : 32, threads = 2 * LEFT + loaders;
+  static constexpr bool through_sums = SWAP || SPLIT > 1;  // whole tiles of sums pass through shared memory
+};
+
+// The shared memory of a block.
+template <typename AB, typename Shape, bool SCALED, bool PLAIN>
+struct GemmShared {
+  using Element = AB;
+  static constexpr bool scaled = SCALED;
+  static constexpr int STAGES = Shape::stages, BK = 128 / sizeof(AB);
+  static constexpr int TOKENS = Shape::swap ? Shape::right : Shape::left;
+  AB left[STAGES][Shape::boxes][Shape::left * BK];
+  AB right[STAGES][Shape::boxes][Shape::right * BK];
+  // Sums on their way to the threads that finish them.
+  u8 out[Shape::through_sums ? Sums<Shape>::BYTES
+                             : Shape::warpgroups * (PLAIN ? 2 * 64 * 128 : Columns<false>::FLOATS * 4)];
+  f32 scales[SCALED ? STAGES : 1][SCALED ? (TOKENS + 31) / 32 * 32 : 32];  // of the tokens, for each stage
+  Ring<STAGES> ring;
+  Barrier received;  // the sums of all blocks
+};
+
+}  // namespace kiln
