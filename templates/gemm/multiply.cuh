@@ -26,8 +26,8 @@ __device__ __forceinline__ int scaled_row(int first_column, int group, int part)
 // each step of K, and `shared.scales` has those of the tokens. All threads of
 // warpgroup `group` call it.
 template <typename Shape, typename Shared, int PARTS, typename Release>
-__device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& shared, RingPlace& at, int group,
-                                         int begin, int end, const f32* const (&factors)[PARTS],
+__device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& shared, RingPlace& at,
+                                         int group, int begin, int end, const f32* const (&factors)[PARTS],
                                          Release release) {
   using AB = typename Shared::Element;
   constexpr int RIGHT = Shape::right, STAGES = Shape::stages;

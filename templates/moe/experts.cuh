@@ -1,4 +1,4 @@
-// Which rows of a grouped product an expert has, and what happens to their sums on the way to d.
+// The rows that each expert has in a grouped product, and the way of their sums to d.
 #pragma once
 #include "gemm/epilogue.cuh"
 #include "kiln/activation.cuh"
@@ -11,7 +11,7 @@ namespace kiln {
 // neighbouring rows have one expert. masked: each expert has as much room for rows, and a number of rows in use.
 enum class Layout { routed, contiguous, masked };
 
-// What the routing weight of a row multiplies: nothing, the result, or the product before bias and activation.
+// The operand of the routing weight of a row: none, the result, or the product before bias and activation.
 enum class Weight { none, result, product };
 
 // Up to BLOCK rows that have one expert.
