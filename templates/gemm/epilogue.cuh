@@ -32,6 +32,7 @@ __device__ __forceinline__ f32 activated(f32 x) {
 template <typename OUT, int N, Factors SCALES, bool BIAS, Activation ACT, bool GATED, bool RESIDUAL>
 struct Epilogue {
   static constexpr bool gated = GATED;
+  static constexpr bool slow_to_compile = ACT == Activation::gelu;
   static constexpr Factors scales = SCALES;
   // The results are the sums, rounded to 16 bits.
   static constexpr bool plain = (SCALES == Factors::none || SCALES == Factors::block) && !BIAS &&

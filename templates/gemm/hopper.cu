@@ -232,15 +232,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       } else {  // 64 columns at a time, or 32 and their gates
         using Part = Columns<GATED>;
         f32* const memory = reinterpret_cast<f32*>(shared.out) + group * Part::FLOATS;
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c += Part::WIDE) {
-          sync_threads(group + 1, 128);  // the columns before have been read
-          Part::put(memory, sums + c / 2, sums + RIGHT / 4 + c / 2);
-          sync_threads(group + 1, 128);
-          Part::each(memory, [&](int token, int column, f32(&x)[4], f32(&up)[4]) {
-            finish_and_store(token + group * 64, column + c, x, up);
-          });
-        }
+        Part::template finish<Finish::slow_to_compile, RIGHT>(memory, sums, group, finish_and_store);
       }
     }
     if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();  // shared memory ends with the block

@@ -23,7 +23,7 @@ __device__ __forceinline__ int scaled_row(int first_column, int group, int part)
 
 // sums = the products of steps `begin` to `end` of K, which the stages from `at` on have or will have. `release(stage)`
 // tells the loader that this warp has read a stage. With fp8 scales of blocks, `factors` points at the scales of b for
-// each step of K, and `shared.scales` has those of the tokens. All threads of
+// each step of K, and `shared.scales` has the scales of the tokens. All threads of
 // warpgroup `group` call it.
 template <typename Shape, typename Shared, int PARTS, typename Release>
 __device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& shared, RingPlace& at,

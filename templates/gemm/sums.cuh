@@ -2,6 +2,7 @@
 // split K, each block finishes some tokens of the tile, and the others send it their sums (sm_90 and newer).
 #pragma once
 #include "kiln/cluster.cuh"
+#include "kiln/hopper/warpgroup.cuh"
 
 namespace kiln {
 
@@ -71,6 +72,28 @@ template <bool GATED>
 struct Columns {
   static constexpr int WIDE = GATED ? 32 : 64, PITCH = 72, FLOATS = 64 * PITCH;
 
+  // Calls f(token, column, x, up) for each 4 neighbouring columns of a tile with RIGHT rows of b, of which this thread has
+  // `sums`. Token and column count from the start of the tile. The warpgroup's 128 threads share the work. If ONCE, the
+  // code of f is there once instead of for each WIDE columns; the sums then move down, because registers have no index.
+  template <bool ONCE, int RIGHT, typename F>
+  __device__ static __forceinline__ void finish(f32* memory, f32 (&sums)[RIGHT / 2], int group, F f) {
+    constexpr int COLUMNS = GATED ? RIGHT / 2 : RIGHT;
+#pragma unroll(ONCE ? 1 : COLUMNS / WIDE)
+    for (int c = 0; c < COLUMNS; c += WIDE) {
+      const int first = ONCE ? 0 : c / 2;
+      sync_threads(group + 1, 128);  // the columns before have been read
+      put(memory, sums + first, sums + RIGHT / 4 + first);
+      sync_threads(group + 1, 128);
+      each(memory,
+           [&](int token, int column, f32(&x)[4], f32(&up)[4]) { f(token + group * 64, column + c, x, up); });
+      if constexpr (ONCE) {
+#pragma unroll
+        for (int i = 0; i + WIDE / 2 < RIGHT / 2; ++i) sums[i] = sums[i + WIDE / 2];
+      }
+    }
+  }
+
+ private:
   // Writes this thread's sums, of which it has WIDE / 2.
   __device__ static __forceinline__ void put(f32* memory, const f32* sums, const f32* up) {
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
@@ -82,7 +105,7 @@ struct Columns {
     }
   }
 
-  // Calls f(token, column, x, up) for each 4 neighbouring columns. The loop stays one: it would be most of a compile.
+  // Calls f(token, column, x, up) for each 4 neighbouring columns. The loop stays one: unrolled, it would be most of a compile.
   template <typename F>
   __device__ static __forceinline__ void each(const f32* memory, F f) {
 #pragma unroll 1

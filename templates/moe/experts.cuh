@@ -62,6 +62,7 @@ template <int N, bool GATED, Order ORDER, Activation ACT, bool BIAS, typename BI
 struct ExpertEpilogue {
   using Bias = BIAS_T;
   static constexpr bool gated = GATED;
+  static constexpr bool slow_to_compile = ACT == Activation::gelu;
 
   const BIAS_T* bias;  // of the first expert
   const f32* weights;  // of the rows of d
