@@ -170,6 +170,17 @@ Resolved resolve(const Manifest& base, std::span<const Value> values, base::Arch
   return out;
 }
 
+namespace {
+
+/// What a caller should give instead of the argument by which launches pick a member; empty for other names.
+std::string family_hint(const Manifest& manifest, std::string_view name) {
+  const auto& family = manifest.family;
+  if (!family || manifest.arguments[static_cast<std::size_t>(family->by)].name != name) return "";
+  return "; it is an argument of launches: " + summary(*family, manifest);
+}
+
+}  // namespace
+
 std::vector<Value> positional(const Manifest& manifest, std::span<const NamedValue> named) {
   std::vector<Value> out(manifest.parameters.size());
   std::vector<bool> taken(out.size());
@@ -179,8 +190,8 @@ std::vector<Value> positional(const Manifest& manifest, std::span<const NamedVal
       const auto names = parameter_names(manifest);
       throw Error(Errc::unknown_parameter,
                   "template " + base::quote(manifest.name) + " has no parameter " + base::quote(value.name) +
-                      base::did_you_mean(value.name, names) +
-                      "; it has: " + (names.empty() ? "none" : base::join(names, " ")));
+                      base::did_you_mean(value.name, names) + "; it has: " +
+                      (names.empty() ? "none" : base::join(names, " ")) + family_hint(manifest, value.name));
     }
     const auto i = static_cast<std::size_t>(index);
     if (taken[i])

@@ -326,6 +326,19 @@ TEST_F(Prewarm, AStarStandsForEveryMemberOfAFamily) {
             std::string::npos);
   EXPECT_EQ(kiln({"prewarm", path("plan.toml")}).status, 0);
   EXPECT_EQ(kiln({"prewarm", path("plan.toml"), "--check"}).status, 0);
+  EXPECT_EQ(kiln({"why", "family", "ROWS=16", "--arch", "sm_90a", "--json"}).json()["outcome"], "disk");
+  const Finished argument = kiln({"why", "family", "rows=9", "--arch", "sm_90a"});
+  EXPECT_EQ(argument.status, 2);
+  EXPECT_NE(argument.err.find("it is an argument of launches: rows picks ROWS: "
+                              "8, 16, 64; 64 also for all above"),
+            std::string::npos)
+      << argument.err;
+
+  // A bundle of a plan with a star has every member.
+  EXPECT_EQ(kiln({"bundle", "export", path("members.kb"), path("plan.toml")}).status, 0);
+  const Environment elsewhere = {{"KILN_CACHE_DIR", path("elsewhere")}};
+  EXPECT_EQ(kiln({"bundle", "import", path("members.kb")}, elsewhere).status, 0);
+  EXPECT_EQ(kiln({"prewarm", path("plan.toml"), "--check", "--json"}, elsewhere).json()["covered"], 3);
   const auto shown = kiln({"templates", "family", "--json"}).json();
   EXPECT_EQ(shown["family"], (nlohmann::json{{"by", "rows"}, {"parameter", "ROWS"}, {"edges", {8, 16, 64}}}));
   EXPECT_EQ(shown["prewarm"], 3);
