@@ -172,7 +172,7 @@ Resolved resolve(const Manifest& base, std::span<const Value> values, base::Arch
 
 namespace {
 
-/// What a caller should give instead of the argument by which launches pick a member; empty for other names.
+/// A hint for the name of the argument by which launches pick a member; empty for other names.
 std::string family_hint(const Manifest& manifest, std::string_view name) {
   const auto& family = manifest.family;
   if (!family || manifest.arguments[static_cast<std::size_t>(family->by)].name != name) return "";

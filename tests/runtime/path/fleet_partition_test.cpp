@@ -114,7 +114,9 @@ TEST_F(EnginePartition, EveryKernelIsServedAndTheTierIsUsedAgain) {
   EXPECT_EQ(s.remote_hits + s.remote_puts, well.remote_hits + well.remote_puts);
   EXPECT_GE(s.remote_miss_timeout + s.remote_miss_unreachable, 1u);
   print("before", before), print("cut off, the server is asked", asked), print("cut off, left alone", broken);
-  if (soak) EXPECT_LT(std::max(asked.at(1), broken.at(1)), 1500);
+  if (soak) {
+    EXPECT_LT(std::max(asked.at(1), broken.at(1)), 1500);
+  }
 
   watch.note("healed");
   a_->plug();
