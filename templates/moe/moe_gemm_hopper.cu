@@ -5,8 +5,10 @@
 // - The lanes of a warp load the tokens of a tile, each a row, because the rows of an expert lie anywhere in a. Places
 //   without a row load nothing. What their memory has from before only meets sums that nobody stores.
 // - Results go to the rows that the routing names.
+// A PAIR of blocks, a cluster, has neighbouring columns of the same rows, and each loads half of the tokens for both.
 #include "gemm/multiply.cuh"
 #include "gemm/sums.cuh"
+#include "kiln/cluster.cuh"
 #include "kiln/copy_async.cuh"
 #include "kiln/hopper/tiles.cuh"
 #include "kiln/pdl.cuh"
@@ -60,7 +62,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   using Memory = GemmShared<AB, Shape, BLOCKWISE, false>;
   constexpr int BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK)), BLOCK = Memory::TOKENS;
   constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;
-  constexpr int PARTS = scale_parts<Shape, GATED>;
+  constexpr int PARTS = scale_parts<Shape, GATED>, PAIR = Shape::pair;
+  static_assert(PAIR == 1 || BLOCK >= 64, "a pair shares many tokens");
   using Rows = Routing<LAYOUT, BLOCK>;
   using Used = UsedBlocks<LAYOUT == Layout::masked ? E : 1, BLOCK>;
   struct All {
@@ -71,23 +74,29 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   Memory& shared = reinterpret_cast<All*>(bytes)->memory;
   Used& used = reinterpret_cast<All*>(bytes)->used;
 
-  if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS, BLOCKWISE ? 33 : 1);
+  const int rank = PAIR > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int cluster = blockIdx.x / PAIR, clusters = gridDim.x / PAIR;
+  if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS * PAIR, BLOCKWISE ? 33 : 1);
   if (threadIdx.x == LOADER) tma_prefetch(map_b), tma_prefetch(map_a);
   if constexpr (!EARLY_B) pdl_wait();
   if constexpr (LAYOUT == Layout::masked) {
     if (threadIdx.x < 32) used.count(expert_ids, rows);
+  }
+  if constexpr (PAIR > 1) {  // the other block's loads come to this block's barriers
+    cluster_arrive_relaxed();
+    cluster_wait();
   }
   __syncthreads();
 
   const Rows routing{expert_ids, sorted_token_ids, num_tokens_post_padded, rows};
   const int of_rows =
       LAYOUT == Layout::masked ? used.ends[LAYOUT == Layout::masked ? E - 1 : 0] : routing.blocks(E);
-  const Tiles<8> tiles{of_rows, static_cast<int>(ceil_div(N, COLUMNS))};
+  const Tiles<8> tiles{of_rows, static_cast<int>(ceil_div(N, COLUMNS * PAIR))};
   // Returns the rows of a tile, and its first column.
   const auto place = [&](int tile, int& column) {
     int block;
     tiles.place(tile, block, column);
-    column *= COLUMNS;
+    column = (column * PAIR + rank) * COLUMNS;
     if constexpr (LAYOUT == Layout::masked) block = used.nth(block, static_cast<i32>(ceil_div(rows, BLOCK)));
     return routing.at(block);
   };
@@ -96,7 +105,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   if (threadIdx.x >= LOADER) {
     if constexpr (Shape::blocks == 1) give_registers_to<56>();
     if (threadIdx.x < LOADER + 32) {
-      constexpr int OF_LANE = static_cast<int>(ceil_div(BLOCK, 32));
+      constexpr int OF_LANE = static_cast<int>(ceil_div(BLOCK, 32));  // rows of a lane
       constexpr u32 B_BYTES = B_ROWS * 128;
       const int lane = threadIdx.x % 32;
       const auto load_b = [&](int stage, int step, int column, i32 expert) {
@@ -107,7 +116,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
           tma_load(to + B_ROWS / 2 * BK, map_b, shared.ring.full[stage], step * BK, N + column, expert, KEEP);
       };
       bool early = EARLY_B;
-      for (int tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
+      for (int tile = cluster; tile < tiles.count(); tile += clusters) {
         int column;
         const ExpertRows of = place(tile, column);
         if (of.expert < 0) continue;
@@ -143,8 +152,12 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
 #pragma unroll
           for (int i = 0; i < OF_LANE; ++i) {
             if (row[i] < 0) continue;
-            AB* to = SWAP ? shared.right[at.stage][0] : shared.left[at.stage][0];
-            tma_load(to + (lane + 32 * i) * BK, map_a, full, step * BK, row[i]);
+            AB* to = (SWAP ? shared.right[at.stage][0] : shared.left[at.stage][0]) + (lane + 32 * i) * BK;
+            if constexpr (PAIR == 1) {
+              tma_load(to, map_a, full, step * BK, row[i]);
+            } else if (i % PAIR == rank) {
+              tma_load_to(3, to, map_a, full, step * BK, row[i]);
+            }
             if constexpr (BLOCKWISE)
               copy_async<1>(&shared.scales[at.stage][lane + 32 * i],
                             scale_a + row[i] * stride_scale_a + step * step_scale_a);
@@ -161,11 +174,15 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     pdl_launch_dependents();
     const int group = warpgroup(), lane = threadIdx.x % 32;
     const auto release = [&](int stage) {
-      if (lane == 0) shared.ring.release(stage);
+      if constexpr (PAIR > 1) {
+        if (lane < PAIR) cluster_arrive_at(shared.ring.empty[stage], lane);
+      } else {
+        if (lane == 0) shared.ring.release(stage);
+      }
     };
     const Finish finish{bias, weights, alpha, limit};
     bool first = true;
-    for (int tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
+    for (int tile = cluster; tile < tiles.count(); tile += clusters) {
       int first_column;
       const ExpertRows of = place(tile, first_column);
       f32 sums[RIGHT / 2] = {};
@@ -213,6 +230,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         Part::template finish<Finish::slow_to_compile, RIGHT>(memory, sums, group, finish_and_store);
       }
     }
+  }
+  if constexpr (PAIR > 1) {  // the other block may still load to this one, or release its stages
+    cluster_arrive_relaxed();
+    cluster_wait();
   }
 }
 

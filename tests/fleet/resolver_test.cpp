@@ -58,7 +58,7 @@ TEST(RemoteResolver, WaitsNoLongerThanItsPatienceAndOnlyOnce) {
   Resolver resolver(behind(gate));
   const auto first = time_of([&] { EXPECT_TRUE(resolver.addresses("h", 1, 100ms, never()).empty()); });
   EXPECT_GE(first, 95ms);
-  EXPECT_LT(first, 3s);
+  EXPECT_LT(first, at_most(3s));
   // The time that callers wait counts from the start of the lookup, which is still under way.
   const auto second = time_of([&] {
     for (int i = 0; i < 50; ++i) EXPECT_TRUE(resolver.addresses("h", 1, 100ms, never()).empty());
