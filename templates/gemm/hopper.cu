@@ -214,14 +214,15 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         }
         Parts::template each<GATED>(out_sums, SPLIT > 1 ? rank : 0, finish_and_store);
       } else if constexpr (Finish::plain) {
+        constexpr int WIDE = columns_together(RIGHT);
 #pragma unroll
-        for (int c = 0; c < RIGHT; c += 64) {
+        for (int c = 0; c < RIGHT; c += WIDE) {
           OUT* to = reinterpret_cast<OUT*>(shared.out) + (2 * group + turn) * 64 * 64;
           turn ^= 1;
           const bool first = threadIdx.x % 128 == 0;
           if (first) tma_store_wait_read<1>();  // the store before the last has read its memory
           sync_threads(group + 1, 128);
-          store_columns<OUT>(to, sums + c / 2);
+          store_columns<OUT, WIDE>(to, sums + c / 2);
           fence_async_shared();
           sync_threads(group + 1, 128);
           if (first) {
@@ -229,10 +230,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
             tma_store_commit();
           }
         }
-      } else {  // 64 columns at a time, or 32 and their gates
-        using Part = Columns<GATED>;
-        f32* const memory = reinterpret_cast<f32*>(shared.out) + group * Part::FLOATS;
-        Part::template finish<Finish::slow_to_compile, RIGHT>(memory, sums, group, finish_and_store);
+      } else {  // some columns at a time, or some and their gates
+        using Part = Columns<GATED, RIGHT>;
+        f32* const memory = reinterpret_cast<f32*>(shared.out) + group * COLUMNS_FLOATS;
+        Part::template finish<Finish::slow_to_compile>(memory, sums, group, finish_and_store);
       }
     }
     if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();  // shared memory ends with the block

@@ -26,7 +26,7 @@ struct GemmShared {
   AB right[STAGES][Shape::boxes][Shape::right * BK];
   // Sums on their way to the threads that finish them.
   u8 out[Shape::through_sums ? Sums<Shape>::BYTES
-                             : Shape::warpgroups * (PLAIN ? 2 * 64 * 128 : Columns<false>::FLOATS * 4)];
+                             : Shape::warpgroups * (PLAIN ? 2 * 64 * 128 : COLUMNS_FLOATS * 4)];
   f32 scales[SCALED ? STAGES : 1][SCALED ? (TOKENS + 31) / 32 * 32 : 32];  // of the tokens, for each stage
   Ring<STAGES> ring;
   Barrier received;  // the sums of all blocks

@@ -66,18 +66,25 @@ struct Sums {
   }
 };
 
-// Some columns of the sums of a warpgroup's 64 rows, on their way to the same warpgroup: 64 columns, or if GATED 32 and the
-// 32 of the other half. The products are not transposed.
-template <bool GATED>
-struct Columns {
-  static constexpr int WIDE = GATED ? 32 : 64, PITCH = 72, FLOATS = 64 * PITCH;
+// Returns the largest power of two, up to 64, that divides n.
+__host__ __device__ constexpr int columns_together(int n) {
+  return n % 64 == 0 ? 64 : n % 32 == 0 ? 32 : n % 16 == 0 ? 16 : 8;
+}
 
-  // Calls f(token, column, x, up) for each 4 neighbouring columns of a tile with RIGHT rows of b, of which this thread has
-  // `sums`. Token and column count from the start of the tile. The warpgroup's 128 threads share the work. If ONCE, the
+// Floats of shared memory for a warpgroup that finishes Columns.
+inline constexpr int COLUMNS_FLOATS = 64 * 72;
+
+// The sums of a warpgroup's 64 rows of a tile with RIGHT rows of b, on their way to the same warpgroup, some columns at a
+// time: up to 64, or if GATED up to 32 and as many of the other half. The products are not transposed.
+template <bool GATED, int RIGHT>
+struct Columns {
+  static constexpr int COLUMNS = GATED ? RIGHT / 2 : RIGHT, WIDE = columns_together(RIGHT) / (GATED ? 2 : 1);
+  static constexpr int PITCH = (GATED ? 2 * WIDE : WIDE) + 8;
+
+  // Calls f(token, column, x, up) for each 4 neighbouring columns of the tile, of which this thread has `sums`. Token and column count from the start of the tile. The warpgroup's 128 threads share the work. If ONCE, the
   // code of f is there once instead of for each WIDE columns; the sums then move down, because registers have no index.
-  template <bool ONCE, int RIGHT, typename F>
+  template <bool ONCE, typename F>
   __device__ static __forceinline__ void finish(f32* memory, f32 (&sums)[RIGHT / 2], int group, F f) {
-    constexpr int COLUMNS = GATED ? RIGHT / 2 : RIGHT;
 #pragma unroll(ONCE ? 1 : COLUMNS / WIDE)
     for (int c = 0; c < COLUMNS; c += WIDE) {
       const int first = ONCE ? 0 : c / 2;

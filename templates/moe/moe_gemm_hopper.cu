@@ -224,10 +224,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         Parts::put(memory, sums, group);
         sync_threads(1, 128 * WARPGROUPS);
         Parts::template each<GATED>(memory, 0, finish_and_store);
-      } else {  // 64 columns at a time, or 32 and their gates
-        using Part = Columns<GATED>;
-        f32* const memory = reinterpret_cast<f32*>(shared.out) + group * Part::FLOATS;
-        Part::template finish<Finish::slow_to_compile, RIGHT>(memory, sums, group, finish_and_store);
+      } else {  // some columns at a time, or some and their gates
+        using Part = Columns<GATED, RIGHT>;
+        f32* const memory = reinterpret_cast<f32*>(shared.out) + group * COLUMNS_FLOATS;
+        Part::template finish<Finish::slow_to_compile>(memory, sums, group, finish_and_store);
       }
     }
   }

@@ -5,19 +5,21 @@
 
 namespace kiln {
 
-// Rounds 64 columns of a warpgroup's results to T (f16 or bf16) and writes them to `tile`. `d` begins at these columns.
-// The tile has 64 rows of 128 bytes with a swizzle of 128: a [[tensormap]] with box = [64, 64] and swizzle = 128.
+// Rounds COLUMNS columns of a warpgroup's results to T (f16 or bf16) and writes them to `tile`. `d` begins at these columns.
+// The tile has 64 rows of COLUMNS elements with a swizzle of 128: a [[tensormap]] with box = [COLUMNS, 64] and
+// swizzle = 128. COLUMNS is 16, 32 or 64.
 // REQUIRES: all threads of the warpgroup call it; `tile` is aligned to 1024 bytes.
-template <typename T>
+template <typename T, int COLUMNS = 64>
 __device__ __forceinline__ void store_columns(void* tile, const f32* d) {
+  static_assert(COLUMNS == 16 || COLUMNS == 32 || COLUMNS == 64, "a row has 32, 64 or 128 bytes");
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const int row = warp * 16 + lane % 16;  // lanes name the rows of four matrices of 8 x 8: up, down, up, down
-  const u32 start = shared_address(tile) + row * 128;
+  const u32 start = shared_address(tile);
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {  // 16 columns
-    const int chunk = 2 * j + lane / 16;
+  for (int j = 0; j < COLUMNS / 16; ++j) {
+    const u32 place = row * (COLUMNS * 2) + (2 * j + lane / 16) * 16;
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     start + (chunk ^ row % 8) * 16),
+                     start + (place ^ place / 128 % 8 * 16)),
                  "r"(pack<T>(d[8 * j], d[8 * j + 1])), "r"(pack<T>(d[8 * j + 2], d[8 * j + 3])),
                  "r"(pack<T>(d[8 * j + 4], d[8 * j + 5])), "r"(pack<T>(d[8 * j + 6], d[8 * j + 7]))
                  : "memory");

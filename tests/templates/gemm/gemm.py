@@ -110,6 +110,7 @@ CUTS = [  # ways to cut the work, for few rows and for many
     *[dict(M_BUCKET=64, RIGHT=right, BLOCKS=1) for right in (48, 96, 128)],
     *[dict(M_BUCKET=64, PAIR=2, LEFT=left) for left in (64, 128)],
     *[dict(SWAP=False, LEFT=left, RIGHT=right) for left in (64, 128) for right in (64, 128, 192, 256)],
+    *[dict(SWAP=False, LEFT=left, RIGHT=right) for left in (64, 128) for right in (48, 80, 112, 160, 224)],
     *[dict(SWAP=False, LEFT=left, RIGHT=128) for left in (192, 256)],
     *[dict(SWAP=False, RIGHT=right, PAIR=2) for right in (64, 128, 192, 256)],
     *[dict(SWAP=False, RIGHT=right, SPLIT=split) for right in (64, 128, 192) for split in (2, 4)],
@@ -157,6 +158,8 @@ def test_epilogues():
             (60, dict(M_BUCKET=64, PAIR=2)),
             (300, {}),
             (300, dict(PAIR=2)),
+            (300, dict(SWAP=False, LEFT=64, RIGHT=80)),
+            (300, dict(SWAP=False, RIGHT=224)),
             (200, dict(SWAP=False, RIGHT=128, SPLIT=2)),
         ]
     )
