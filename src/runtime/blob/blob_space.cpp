@@ -102,10 +102,12 @@ BlobSpace::Found BlobSpace::get(std::string_view key) {
   return missed(key);
 }
 
-/// A blob that this process has put is there, also while it is queued.
+/// A blob that this process has put is there, also while it is queued. The queue is asked before the stores: a blob that
+/// is stored in between would otherwise be in neither.
 BlobSpace::Found BlobSpace::find(const cache::BlobKey& made) {
+  const bool queued = shared_->is_queued(made.key);
   if (Found there = read(made)) return there;
-  if (!shared_->is_queued(made.key)) return std::nullopt;
+  if (!queued) return std::nullopt;
   flush(base::Deadline::after(kQueuePatience));
   return read(made);
 }
