@@ -27,6 +27,12 @@ def scales(d, *shape, column_major=False):
     return (torch.rand(columns, -(-rows // 4) * 4, device=d) + 0.5).t()[:rows]
 
 
+def _blocks(d):
+    """Arguments of moe_gemm: 24 pairs of token and expert in three blocks of 8, and a block that is not in use."""
+    experts = torch.tensor([2, 0, 2, -1], dtype=I32, device=d)
+    return experts, torch.arange(32, dtype=I32, device=d), torch.full((1,), 24, dtype=I32, device=d)
+
+
 def cases():
     """Pairs (name, make) with make(device) -> (arguments, named), for every operator.
     Some have several cases.
@@ -93,6 +99,25 @@ def cases():
         ),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I32, high=16), 16, 8), {})),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I64, high=16), 16, 8, t(d, 16, dtype=I32, high=4)), {"local_only": True})),
+        ("moe_gemm", lambda d: ((t(d, 6, 128), t(d, 4, 128, 128), *_blocks(d), 4, 8), {"act": "silu", "gated": True})),
+        (
+            "moe_gemm",
+            lambda d: ((t(d, 24, 64), t(d, 4, 128, 64), *_blocks(d), 1, 8, t(d, 4, 128), scales(d, 24, 1)), {"weight": "result"}),
+        ),
+        (
+            "moe_gemm_fp8",
+            lambda d: (
+                (t(d, 24, 128, dtype=E4M3), t(d, 4, 256, 128, dtype=E4M3), scales(d, 24, 1), scales(d, 4, 2, 1), *_blocks(d), 1, 8),
+                {"bias": t(d, 4, 256)},
+            ),
+        ),
+        (
+            "moe_gemm_fp8_quant",
+            lambda d: (
+                (t(d, 6, 256, dtype=E4M3), t(d, 4, 256, 256, dtype=E4M3), scales(d, 6, 2), scales(d, 4, 2, 2), *_blocks(d), 4, 8),
+                {"act": "silu", "gated": True},
+            ),
+        ),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128)), {})),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128), t(d, 64), t(d, 6, 64), "gelu_tanh"), {})),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 128, 128), t(d, 128)), {"act": "silu", "gated": True, "early_b": True})),
@@ -129,10 +154,10 @@ def cases():
 def with_rows(name, arguments, named, times):
     """The arguments of a call with `times` times the rows.
 
-    None when the rows are not an independent size, but follow from pages, a plan or cu_seqlens.
+    None when the rows are not an independent size, but follow from pages, a plan, blocks or cu_seqlens.
     """
     by_position = name == "rwkv7_shift_mix" and len(arguments) > 3
-    if by_position or "cu_seqlens" in named or name in ("attn_decode_paged", "attn_prefill"):
+    if by_position or "cu_seqlens" in named or name in ("attn_decode_paged", "attn_prefill") or name.startswith("moe_gemm"):
         return None
     rows = arguments[2 if name.startswith("append") else 0].shape[0]
 

@@ -226,6 +226,159 @@ def gemm_fp8(
     return (epilogue(y, bias, residual, act, gated),), {}
 
 
+# ---- mixtures of experts
+
+
+def _of_experts(y, bias, weight, act, gated, order, alpha, limit):
+    """An expert's product for some rows after bias, activation and gate. `weight` multiplies the product."""
+    y = y * weight
+    y = y if bias is None else y + bias.double()
+    if not gated:
+        return ACTIVATIONS[act](y)
+    gate, up = y.chunk(2, -1) if order == "gate_first" else y.chunk(2, -1)[::-1]
+    if act == "swigluoai":
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+        return gate * torch.sigmoid(alpha * gate) * (up + 1)
+    return ACTIVATIONS[act](gate) * up
+
+
+def moe_gemm(
+    a,
+    b,
+    expert_ids,
+    sorted_token_ids,
+    num_tokens_post_padded,
+    k=1,
+    block=64,
+    bias=None,
+    weights=None,
+    act="none",
+    gated=False,
+    order="gate_first",
+    weight="none",
+    alpha=1.702,
+    limit=7.0,
+    early_b=False,
+    out_dtype=None,
+):
+    """Rows without a place are NaN, as the operator does not write them."""
+    rows, columns = a.shape[0] * k, b.shape[1] // (2 if gated else 1)
+    d = torch.full((rows, columns), math.nan, dtype=torch.float64, device=a.device)
+    for place in range(0, int(num_tokens_post_padded), block):
+        pairs, expert = sorted_token_ids[place : place + block].long(), int(expert_ids[place // block])
+        pairs = pairs[pairs < rows]
+        if expert < 0:
+            d[pairs] = 0
+            continue
+        factors = 1 if weights is None else weights.double().reshape(-1, 1)[pairs]
+        y = a[pairs // k].double() @ b[expert].double().t()
+        of_product = factors if weight == "product" else 1
+        y = _of_experts(y, None if bias is None else bias[expert], of_product, act, gated, order, alpha, limit)
+        d[pairs] = y * (factors if weight == "result" else 1)
+    return (d,), {}
+
+
+def _unquantized(codes, scales, of_weight=False):
+    """e4m3 times its scales: one for each 128 elements of a row, or for each 128 x 128 of a weight."""
+    factors = scales.double().repeat_interleave(128, -1)[..., : codes.shape[-1]]
+    return codes.double() * (factors.repeat_interleave(128, -2)[..., : codes.shape[-2], :] if of_weight else factors)
+
+
+def moe_gemm_fp8(a, b, scale_a, scale_b, *rest, **named):
+    return moe_gemm(_unquantized(a, scale_a), _unquantized(b, scale_b, True), *rest, **named)
+
+
+def moe_gemm_fp8_quant(*arguments, **named):
+    return _by_group(moe_gemm_fp8(*arguments, **named)[0][0], 128), {}
+
+
+def moe_route(
+    logits,
+    k,
+    block,
+    score="softmax",
+    bias=None,
+    renormalize=True,
+    groups=1,
+    topk_groups=0,
+    scale=1.0,
+    expert_map=None,
+    local_only=False,
+):
+    weights, ids = topk_gate(logits, k, score, bias, renormalize, groups, topk_groups, scale)[0]
+    return (weights, ids, *moe_align(ids, logits.shape[1], block, expert_map, local_only)[0]), {}
+
+
+def moe_combine(y, weights=None, inverse=None, shared=None, shared_gate=None, residual=None, out_dtype=None):
+    rows = y.double() * (1 if weights is None else weights.double().unsqueeze(-1))
+    if inverse is not None:
+        rows = rows.masked_fill((inverse < 0).unsqueeze(-1), 0)
+    total = rows.sum(1)
+    if shared is not None:
+        total = total + shared.double() * (1 if shared_gate is None else torch.sigmoid(shared_gate.double()))
+    return (total if residual is None else total + residual.double(),), {}
+
+
+def fused_moe(
+    x,
+    w13,
+    w2,
+    logits=None,
+    weights=None,
+    ids=None,
+    k=0,
+    score="softmax",
+    renormalize=True,
+    correction_bias=None,
+    groups=1,
+    topk_groups=0,
+    scale=1.0,
+    expert_map=None,
+    act="silu",
+    gated=True,
+    order="gate_first",
+    alpha=1.702,
+    limit=7.0,
+    bias13=None,
+    bias2=None,
+    w13_scale=None,
+    w2_scale=None,
+    shared=None,
+    shared_gate=None,
+    residual=None,
+    weight_on_input=False,
+):
+    """A loop over tokens and their experts. With e4m3, x and the activations are quantised as the operator does it."""
+    if logits is not None:
+        weights, ids = topk_gate(logits, k, score, correction_bias, renormalize, groups, topk_groups, scale)[0]
+    experts = len(w13) if expert_map is None else len(expert_map)
+    fp8 = w13_scale is not None
+    rounds = fp8 and ids.numel() > 64 * experts  # a kernel of its own then quantises the activations, which are in x's type
+
+    def quantized(v):
+        return _unquantized(*_by_group(v.unsqueeze(0), 128))[0]
+
+    w13, w2 = (_unquantized(w, s, True) if fp8 else w.double() for w, s in ((w13, w13_scale), (w2, w2_scale)))
+    total = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
+    for token, (chosen, factors) in enumerate(zip(ids.tolist(), weights.double())):
+        row = quantized(x[token].double()) if fp8 else x[token].double()
+        for expert, factor in zip(chosen, factors):
+            if not 0 <= expert < experts:
+                continue
+            expert = expert if expert_map is None else int(expert_map[expert])
+            if expert < 0:
+                continue
+            bias = None if bias13 is None else bias13[expert]
+            h = _of_experts(w13[expert] @ row, bias, factor if weight_on_input else 1, act, gated, order, alpha, limit)
+            h = h.to(x.dtype).double() if rounds else h
+            y = w2[expert] @ (quantized(h) if fp8 else h)
+            y = y if bias2 is None else y + bias2[expert].double()
+            total[token] += y if weight_on_input else y * factor
+    if shared is not None:
+        total += shared.double() * (1 if shared_gate is None else torch.sigmoid(shared_gate.double()).view(-1, 1))
+    return (total if residual is None else total + residual.double(),), {}
+
+
 # ---- recurrent templates
 
 
