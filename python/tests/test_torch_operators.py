@@ -37,7 +37,8 @@ def test_every_shipped_template_has_an_operator():
 
 
 def test_every_operator_has_a_case():
-    assert {f"kiln::{name}" for name, _ in CASES} == {name for name in _registry._operators if name.startswith("kiln::")}
+    names = {name for name in _registry._operators if name.startswith("kiln::")}
+    assert {f"kiln::{name}" for name, _ in CASES} == names - {"kiln::fused_moe"}, "test_torch_moe has the cases of fused_moe"
 
 
 @pytest.mark.parametrize("name, make", CASES, ids=IDS)

@@ -11,19 +11,23 @@ Operators are for inference: nothing is differentiated. A refused argument raise
 """
 
 from .._default import service, use_service
+from ._fused_moe import fused_moe
 from ._generated import operators
 from ._linear import Linear
 from ._modes import seal, set_mode
+from ._moe import FusedMoE
 from ._plans import PagedDecode, RaggedPrefill
 from ._registry import Template, operator, specialize
 
 globals().update(operators)  # rms_norm, fused_add_rms_norm, rope, ...
 __all__ = [
     *operators,
+    "FusedMoE",
     "Linear",
     "PagedDecode",
     "RaggedPrefill",
     "Template",
+    "fused_moe",
     "operator",
     "operators",
     "seal",

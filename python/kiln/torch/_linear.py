@@ -28,8 +28,8 @@ ACTIVATIONS: dict[str, Any] = {
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
 }
 _gemm = operators["gemm"]
-#: answers of too_old() by the index of a CUDA device
-_devices: dict[int, str] = {}
+#: compute capabilities by the index of a CUDA device
+_devices: dict[int, tuple[int, int]] = {}
 
 
 # ---- whether the operator can run
@@ -47,19 +47,22 @@ def misfit(weight: Tensor, gated: bool = False) -> str:
     return ""
 
 
-def too_old(device: torch.device) -> str:
-    """Why the operator cannot run on a CUDA device; empty when it can, and for other devices.
+def too_old(device: torch.device, least: tuple[int, int] = LEAST_CAPABILITY) -> str:
+    """Why an operator cannot run on a CUDA device; empty when it can, and for other devices.
 
-    A compiled call reads the answer of an earlier look: a layer looks when it is made.
+    A compiled call reads what an earlier look found: a layer looks when it is made.
     """
     if device.type != "cuda":
         return ""
     index = device.index or 0
     if index not in _devices and not torch.compiler.is_compiling():
-        major, minor = torch.cuda.get_device_capability(index)
-        fits = (major, minor) >= LEAST_CAPABILITY
-        _devices[index] = "" if fits else f"the device has compute capability {major}.{minor}, expected at least 8.0"
-    return _devices.get(index, "")
+        _devices[index] = torch.cuda.get_device_capability(index)
+    found = _devices.get(index, least)
+    return (
+        ""
+        if found >= least
+        else f"the device has compute capability {found[0]}.{found[1]}, expected at least {least[0]}.{least[1]}"
+    )
 
 
 def refusal(weight: Tensor, gated: bool, *tensors: Tensor | None) -> str:

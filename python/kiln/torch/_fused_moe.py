@@ -1,0 +1,248 @@
+"""The operator fused_moe: a whole mixture of experts, made of the operators of the templates in templates/moe.
+
+    route          moe_route, or topk_gate and moe_align
+    first product  moe_gemm: x times w13 of each chosen expert, with bias, activation and gate
+    second product moe_gemm: times w2, with bias and routing weight
+    sum            moe_combine: over the experts of a token, with the shared expert and the residual
+
+All sizes that follow from the routing stay on the device, so a captured graph replays any routing.
+"""
+
+import inspect
+import types
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import _registry
+from ._generated import operators
+from ._linear import ACTIVATIONS, _aligned
+from ._shapes import of_shape, of_type, refuse
+
+E4M3 = torch.float8_e4m3fn
+#: the elements of a row, or the side of a square of a weight, that share a scale in e4m3
+GROUP = 128
+SCORES = ("softmax", "sigmoid")
+ORDERS = ("gate_first", "up_first")
+#: the most tokens that moe_route takes
+MOST_TOKENS_OF_ROUTE = 512
+#: the largest block whose first product can write e4m3 with scales
+LARGEST_BLOCK_OF_QUANT = 64
+#: the operators that fused_moe is made of, by name; tests replace them
+_kernels: dict[str, Any] = dict(operators)
+
+
+class Call(NamedTuple):
+    """The arguments of fused_moe. T tokens choose k of the experts; E experts are local, with weights here."""
+
+    x: Tensor  #: [T, H], in f16 or bf16
+    w13: Tensor  #: [E, 2 I, H]: gate rows, then up rows (`order`); [E, I, H] without a gate
+    w2: Tensor  #: [E, H, I]
+    logits: Tensor | None = None  #: [T, experts]: the router's; or weights and ids instead
+    weights: Tensor | None = None  #: f32 [T, k]: routing weights
+    ids: Tensor | None = None  #: i32 or i64 [T, k]: the experts of a token, all different; any other number is no expert
+    k: int = 0  #: experts of a token; with ids their number
+    score: str = "softmax"
+    renormalize: bool = True
+    correction_bias: Tensor | None = None  #: f32 [experts]: added to the scores for choosing alone
+    groups: int = 1
+    topk_groups: int = 0
+    scale: float = 1.0  #: multiplies the routing weights
+    expert_map: Tensor | None = None  #: i32 [experts]: the local number of each expert, -1 for none
+    act: str = "silu"
+    gated: bool = True
+    order: str = "gate_first"
+    alpha: float = 1.702
+    limit: float = 7.0
+    bias13: Tensor | None = None  #: [E, 2 I]
+    bias2: Tensor | None = None  #: [E, H]
+    w13_scale: Tensor | None = None  #: f32 [E, ceil(2 I / 128), ceil(H / 128)]: with weights in e4m3
+    w2_scale: Tensor | None = None  #: f32 [E, ceil(H / 128), ceil(I / 128)]
+    shared: Tensor | None = None  #: [T, H]: the result of a shared expert
+    shared_gate: Tensor | None = None  #: [T] or [T, 1]: its sigmoid multiplies shared
+    residual: Tensor | None = None  #: [T, H]
+    weight_on_input: bool = False  #: the routing weight multiplies the first product (Llama 4), not the result
+
+
+def experts_of(m: Call) -> int:
+    """The experts that tokens choose from."""
+    one = m.expert_map if m.expert_map is not None else m.logits
+    return m.w13.shape[0] if one is None else one.shape[-1]
+
+
+def slots_of(m: Call) -> int:
+    """The experts of a token."""
+    return m.k if m.ids is None else m.ids.shape[1]
+
+
+def block_of(pairs: int, experts: int) -> int:
+    """Rows of a block of the products: the mean of the rows of an expert, rounded up to a power of two of 8 to 128."""
+    block = 8
+    while block < 128 and block * experts < pairs:
+        block *= 2
+    return block
+
+
+# ---- checks
+
+
+def check(m: Call) -> None:
+    """Raises Error for a call that the operator does not describe, whatever the device."""
+    if m.x.dim() != 2:
+        refuse(f"x is {list(m.x.shape)}, expected [tokens, H]")
+    if m.w13.dim() != 3 or m.w13.shape[0] < 1:
+        refuse(f"w13 is {list(m.w13.shape)}, expected [experts, rows, H]")
+    for name, value, allowed in (
+        ("score", m.score, SCORES),
+        ("order", m.order, ORDERS),
+        ("act", m.act, (*ACTIVATIONS, "swigluoai")),
+    ):
+        if value not in allowed:
+            refuse(f"{name} = {value!r}, expected one of {', '.join(allowed)}")
+    if m.act == "swigluoai" and not m.gated:
+        refuse("act = 'swigluoai' and gated = False, expected gated = True")
+    (tokens, hidden), (experts, rows, _) = m.x.shape, m.w13.shape
+    if m.gated and rows % 2:
+        refuse(f"w13 has {rows} rows and gated = True, expected an even number: gate rows, then as many up rows")
+    inner = rows // 2 if m.gated else rows
+    of_shape(m.w13, "w13", experts, rows, hidden)
+    of_shape(m.w2, "w2", experts, hidden, inner)
+    of_shape(m.bias13, "bias13", experts, rows)
+    of_shape(m.bias2, "bias2", experts, hidden)
+    of_shape(m.shared, "shared", tokens, hidden)
+    of_shape(m.residual, "residual", tokens, hidden)
+    if m.shared_gate is not None:
+        if m.shared is None:
+            refuse("shared_gate is given without shared")
+        of_shape(m.shared_gate, "shared_gate", *((tokens,) if m.shared_gate.dim() == 1 else (tokens, 1)))
+    of_type(m.x.dtype, bias13=m.bias13, bias2=m.bias2, shared=m.shared, shared_gate=m.shared_gate, residual=m.residual)
+    _check_weights(m, rows, hidden, inner)
+    _check_routing(m, tokens, experts)
+
+
+def _check_weights(m: Call, rows: int, hidden: int, inner: int) -> None:
+    of_type(E4M3 if m.w13.dtype == E4M3 else m.x.dtype, w13=m.w13, w2=m.w2)
+    if (m.w13_scale is None) != (m.w13.dtype != E4M3) or (m.w2_scale is None) != (m.w13_scale is None):
+        given = [name for name in ("w13_scale", "w2_scale") if getattr(m, name) is not None]
+        refuse(f"w13 is {m.w13.dtype} with {' and '.join(given) or 'no scales'}, expected both scales for {E4M3}, and else none")
+    of_type(torch.float32, w13_scale=m.w13_scale, w2_scale=m.w2_scale)
+    experts, parts = m.w13.shape[0], lambda n: (n + GROUP - 1) // GROUP
+    of_shape(m.w13_scale, "w13_scale", experts, parts(rows), parts(hidden))
+    of_shape(m.w2_scale, "w2_scale", experts, parts(hidden), parts(inner))
+
+
+def _check_routing(m: Call, tokens: int, experts: int) -> None:
+    if (m.logits is None) == (m.ids is None) or (m.weights is None) != (m.ids is None):
+        given = [name for name in ("logits", "weights", "ids") if getattr(m, name) is not None]
+        refuse(f"the routing is given by {', '.join(given) or 'nothing'}, expected logits, or weights and ids")
+    if m.expert_map is not None and m.expert_map.dim() != 1:
+        refuse(f"expert_map is {list(m.expert_map.shape)}, expected [experts]")
+    of_type(torch.int32, expert_map=m.expert_map)
+    of_type(torch.float32, weights=m.weights, correction_bias=m.correction_bias)
+    chosen = experts if m.expert_map is None else m.expert_map.shape[0]
+    of_shape(m.logits, "logits", tokens, chosen)
+    of_shape(m.correction_bias, "correction_bias", chosen)
+    if m.ids is not None:
+        if m.ids.dim() != 2 or m.ids.shape[1] < 1 or m.k not in (0, m.ids.shape[1]):
+            refuse(f"ids is {list(m.ids.shape)} and k = {m.k}, expected [{tokens}, k]")
+        if m.ids.dtype not in (torch.int32, torch.int64):
+            refuse(f"ids is {m.ids.dtype}, expected torch.int32 or torch.int64")
+        of_shape(m.ids, "ids", tokens, m.ids.shape[1])
+        of_shape(m.weights, "weights", tokens, m.ids.shape[1])
+    elif not 1 <= m.k <= chosen:
+        refuse(f"k = {m.k}, expected 1 to {chosen}, the number of experts")
+
+
+# ---- the operator
+
+
+class _Rows(NamedTuple):
+    """The pairs of token and expert in blocks, as moe_align writes them."""
+
+    sorted_token_ids: Tensor
+    expert_ids: Tensor
+    num_tokens_post_padded: Tensor
+    inverse: Tensor
+
+    def blocks(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The arguments of moe_gemm, in its order."""
+        return self.expert_ids, self.sorted_token_ids, self.num_tokens_post_padded
+
+
+def _route(m: Call, k: int, block: int) -> tuple[Tensor, _Rows]:
+    """The routing weights f32 [T, k], and the rows of the products."""
+    weights, ids, local_only = m.weights, m.ids, m.expert_map is not None
+    if m.logits is not None:
+        gate = (m.score, m.correction_bias, m.renormalize, m.groups, m.topk_groups, m.scale)
+        if m.logits.shape[0] <= MOST_TOKENS_OF_ROUTE:
+            weights, _, *rows = _kernels["moe_route"](m.logits, k, block, *gate, m.expert_map, local_only)
+            return weights, _Rows(*rows)
+        weights, ids = _kernels["topk_gate"](m.logits, k, *gate)
+    return weights, _Rows(*_kernels["moe_align"](ids, experts_of(m), block, m.expert_map, local_only))
+
+
+def _up(m: Call, x: Tensor, weights: Tensor, rows: _Rows, k: int, block: int) -> tuple[Tensor, Tensor | None]:
+    """The first product [T * k, I], with its scales in e4m3."""
+    weighted = (weights, "product") if m.weight_on_input else (None, "none")
+    epilogue = (*rows.blocks(), k, block, m.bias13, weighted[0], m.act, m.gated, m.order, weighted[1], m.alpha, m.limit)
+    if m.w13_scale is None:
+        return _kernels["moe_gemm"](x, m.w13, *epilogue), None
+    codes, scales = _kernels["fp8_quant_group"](x, GROUP)
+    if block <= LARGEST_BLOCK_OF_QUANT:
+        return _kernels["moe_gemm_fp8_quant"](codes, m.w13, scales, m.w13_scale, *epilogue)
+    h = _kernels["moe_gemm_fp8"](codes, m.w13, scales, m.w13_scale, *epilogue, out_dtype=x.dtype)
+    return _kernels["fp8_quant_group"](h, GROUP)
+
+
+def _down(m: Call, h: Tensor, scales: Tensor | None, weights: Tensor, rows: _Rows, block: int) -> Tensor:
+    """The second product [T * k, H]. It loads w2 early where the launch before is the first product."""
+    weighted = (None, "none") if m.weight_on_input else (weights.view(-1, 1), "result")
+    early = scales is None or block <= LARGEST_BLOCK_OF_QUANT
+    epilogue = (*rows.blocks(), 1, block, m.bias2, weighted[0], "none", False, "gate_first", weighted[1])
+    if scales is None:
+        return _kernels["moe_gemm"](h, m.w2, *epilogue, early_b=early)
+    return _kernels["moe_gemm_fp8"](h, m.w2, scales, m.w2_scale, *epilogue, early_b=early, out_dtype=m.x.dtype)
+
+
+def _launch(*arguments: Any, **named: Any) -> Tensor:
+    m = Call(*arguments, **named)
+    check(m)
+    (tokens, hidden), k = m.x.shape, slots_of(m)
+    if not tokens:
+        return _shape(*m)
+    block = block_of(tokens * k, experts_of(m))
+    weights, rows = _route(m, k, block)
+    h, scales = _up(m, _aligned(m.x), weights, rows, k, block)
+    y = _down(m, h, scales, weights, rows, block)
+    # Without a map, experts that the gate chose are all here. Otherwise a pair may have no row in y.
+    inverse = rows.inverse if m.logits is None or m.expert_map is not None else None
+    gate = None if m.shared_gate is None else m.shared_gate.view(tokens, 1)
+    return _kernels["moe_combine"](y.view(tokens, k, hidden), None, inverse, m.shared, gate, m.residual)
+
+
+def _shape(*arguments: Any, **named: Any) -> Tensor:
+    m = Call(*arguments, **named)
+    check(m)
+    return torch.empty_like(m.x, memory_format=torch.contiguous_format)
+
+
+def _described() -> None:
+    """Runs a mixture of experts: each row of x goes through k experts, which logits choose, or weights and ids name.
+
+    The result [T, H] has x's type. It is the sum over the experts of a token, in the order of their scores, of
+    weight * (act(gate) * up) w2^T, plus the shared expert and the residual. kiln.torch.FusedMoE describes the options.
+    """
+
+
+def _register() -> Any:
+    body = types.FunctionType(_described.__code__, globals(), "fused_moe")
+    arguments = inspect.signature(Call)
+    body.__signature__ = arguments.replace(return_annotation=Tensor)  # type: ignore[attr-defined]
+    body.__annotations__ = {p.name: p.annotation for p in arguments.parameters.values()} | {"return": Tensor}
+    body.__doc__ = _described.__doc__
+    schema = torch.library.infer_schema(body, mutates_args=())
+    return _registry.install("kiln::fused_moe", schema, body, _launch, _shape, "CUDA")
+
+
+fused_moe = _register()
