@@ -26,7 +26,15 @@ if not transformers.__version__.startswith(engine.RELEASE + "."):
 BF16 = torch.bfloat16
 PROMPT, TOKENS, LENGTH = 5, 18, 24
 OPERATORS = {"rms_norm", "fused_add_rms_norm", "gemm", "rope", "attn_prefill", "attn_decode_paged"}
-WITH_HEAD_NORMS = {"qwen3", "gemma3"}
+WITH_HEAD_NORMS = {"qwen3", "qwen3-moe", "gemma3"}
+#: layers, of two, whose MLP is a mixture of experts
+MIXTURES = {"qwen3-moe": 1, "mixtral": 2}
+
+
+def products_of(family):
+    """Calls of gemm in a forward of both layers."""
+    attention, mlps = 4 if family in WITH_HEAD_NORMS else 2, 2 - MIXTURES.get(family, 0)
+    return 2 * attention + 2 * mlps
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,7 +96,8 @@ def reasons(table):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_operation_of_a_known_model_runs(family):
     _, table = applied(family)
-    assert {row.operator for row in table.rows} == OPERATORS and not reasons(table)
+    assert {row.operator for row in table.rows} == OPERATORS | ({"fused_moe"} if family in MIXTURES else set())
+    assert not reasons(table)
 
 
 def test_the_table_names_each_module_once():
@@ -156,7 +165,7 @@ def test_what_does_not_fit_stays_as_it_is(family, options, operators, reason):
 
 
 def test_an_unknown_model_or_release_stays_as_it_is(monkeypatch):
-    assert reasons(engine.apply(torch.nn.Linear(2, 2))) == {"Linear is none of Llama, Qwen3, Mistral and Gemma"}
+    assert reasons(engine.apply(torch.nn.Linear(2, 2))) == {f"Linear is none of {engine.KNOWN}"}
     model = model_of("llama", BF16)
     monkeypatch.setattr(engine.transformers, "__version__", "5.20.2")
     assert reasons(engine.apply(model)) == {"transformers is 5.20.2, expected 5.17"}
@@ -253,7 +262,8 @@ def test_logits_are_as_near_to_f32_as_the_plain_models(family, kind, on_host):
     assert calls["attn_prefill"] == 2 and calls["attn_decode_paged"] == 2 * (TOKENS - PROMPT)
     layers = 2 * (TOKENS - PROMPT + 1)
     assert calls["fused_add_rms_norm"] == calls["rope"] == layers and calls["act_and_mul"] == 0
-    assert calls["gemm"] == layers * (6 if family in WITH_HEAD_NORMS else 4)
+    assert calls["gemm"] == layers // 2 * products_of(family)
+    assert calls["fused_moe"] == layers // 2 * MIXTURES.get(family, 0)
     assert not model.model.kiln_attention.refusals
 
 
@@ -279,7 +289,7 @@ def test_generate_gives_the_plain_models_tokens(kind, padding, on_host):
     assert any("padding" in reason for reason in reasons(engine.explain(model))) == bool(padding)
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize("family", ["llama", "qwen3-moe", "gemma3"])
 def test_a_compiled_decode_step_is_one_graph_and_right_for_each_length(family, on_host):
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
@@ -347,15 +357,17 @@ def test_products_have_the_activation_and_the_residual_as_epilogues(family, on_h
     model, table = applied(family)
     model(tokens())
     gated = [p for p in products if p.get("gated")]
-    assert [p["act"] for p in gated] == ["gelu_tanh" if family.startswith("gemma") else "silu"] * 2
+    mlps = 2 - MIXTURES.get(family, 0)
+    assert [p["act"] for p in gated] == ["gelu_tanh" if family.startswith("gemma") else "silu"] * mlps
     # Gemma 2 and 3 have a norm between the product and the residual.
-    assert sum(p["residual"] for p in products) == (0 if family in ("gemma2", "gemma3") else 2)
+    assert sum(p["residual"] for p in products) == (0 if family in ("gemma2", "gemma3") else mlps)
     assert all(p["early"] for p in products)
     places = [row.place.removeprefix("model.layers.0.") for row in table.rows if row.operator == "gemm" and ".0." in row.place]
     queries = [f"self_attn.{p}" for p in ("q_proj", "k_proj", "v_proj")]
     if family not in WITH_HEAD_NORMS:
         queries = ["self_attn.q_proj+k_proj+v_proj"]
-    assert places == ["mlp.gate_proj+up_proj", "mlp.down_proj", *queries, "self_attn.o_proj"]
+    mlp = [] if family in MIXTURES else ["mlp.gate_proj+up_proj", "mlp.down_proj"]
+    assert places == [*mlp, *queries, "self_attn.o_proj"]
 
 
 def test_biases_are_epilogues_too(on_host, products):
@@ -432,6 +444,87 @@ def test_early_can_be_turned_off(on_host, products):
     engine.apply(model, early=False)
     model(tokens())
     assert len(products) == 2 * 4 and not any(p["early"] for p in products)
+
+
+# ---- mixtures of experts
+
+
+@pytest.fixture
+def mixtures(monkeypatch):
+    """The named arguments of each mixture of experts that ran on kiln."""
+    made, operator = [], engine._modules.fused_moe
+
+    def noted(x, w13, w2, **named):
+        made.append({"weight": w13, **named})
+        return operator(x, w13, w2, **named)
+
+    monkeypatch.setattr(engine._modules, "fused_moe", noted)
+    return made
+
+
+def test_a_block_of_experts_is_one_operator_that_adds_the_residual(on_host, mixtures):
+    model, table = applied("mixtral")
+    assert [row.place for row in table.running() if row.operator == "fused_moe"] == ["model.layers.0.mlp", "model.layers.1.mlp"]
+    model(tokens())
+    assert len(mixtures) == 2
+    for layer, call in zip(model.model.layers, mixtures):
+        assert call["weight"] is layer.mlp.experts.gate_up_proj, "weights are neither copied nor packed"
+        assert call["residual"].shape == call["logits"].shape[:1] + (128,)
+        assert (call["act"], call["k"], call["renormalize"]) == ("silu", 2, True)
+
+
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_weights_are_renormalized_as_the_model_says(renormalize, on_host, mixtures):
+    options = {"norm_topk_prob": renormalize, "mlp_only_layers": []}
+    model, _ = applied("qwen3-moe", torch.float16, **options)
+    assert error_of(model(tokens()).logits.float(), model_of("qwen3-moe", **options)(tokens()).logits) < 5e-3
+    assert [call["renormalize"] for call in mixtures] == [renormalize] * 2
+
+
+def test_recorded_router_logits_are_the_models(on_host, mixtures):
+    model, _ = applied("mixtral")
+    expected = model_of("mixtral")(tokens(), output_router_logits=True).router_logits
+    got = model(tokens(), output_router_logits=True).router_logits
+    assert len(got) == 2 and all(error_of(one.float(), other) < 2e-2 for one, other in zip(got, expected))
+    assert all(call["ids"].shape == (2 * TOKENS, 2) and "logits" not in call for call in mixtures)
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (lambda block: block.experts.register_forward_hook(lambda *_: None), "its experts have hooks, or a forward of their own"),
+        (lambda block: setattr(block.experts, "act_fn", torch.nn.Tanh()), "its activation is Tanh"),
+        (lambda block: _with_class(block.experts, _tripled), "a part of it is MixtralExperts of theirs"),
+        (lambda block: _with_class(block.gate, _first_tripled), "a part of it is MixtralTopKRouter of theirs"),
+        (lambda block: setattr(block, "forward", block.forward), "its forward was replaced already"),
+    ],
+)
+def test_a_changed_block_of_experts_stays_as_it_is(change, reason, on_host, mixtures):
+    model = model_of("mixtral", BF16)
+    change(model.model.layers[0].mlp)
+    expected = model(tokens()).logits
+    table = engine.apply(model)
+    assert [row.reason for row in table.rows if not row.runs] == [reason]
+    assert error_of(model(tokens()).logits.float(), expected.float()) < 2e-2
+    assert len(mixtures) == 1
+
+
+def test_hooks_that_come_later_see_what_their_module_gives(on_host, mixtures):
+    model, _ = applied("mixtral")
+    expected, seen = model(tokens()).logits, []
+    mixtures.clear()
+    model.model.layers[0].mlp.register_forward_hook(lambda module, arguments, result: seen.append(result))
+    model.model.layers[1].mlp.experts.register_forward_hook(lambda module, arguments, result: seen.append(result))
+    assert error_of(model(tokens()).logits.float(), expected.float()) < 2e-2
+    assert len(seen) == 2 and [call["residual"] for call in mixtures] == [None]
+
+
+def test_the_variable_turns_mixtures_off(monkeypatch, on_host):
+    monkeypatch.setenv("KILN_ENGINES_OFF", "fused_moe")
+    model, table = applied("mixtral")
+    assert [(row.operator, row.reason) for row in table.rows if not row.runs] == [("fused_moe", "KILN_ENGINES_OFF names it")] * 2
+    assert error_of(model(tokens()).logits.float(), model_of("mixtral")(tokens()).logits) < 2e-2
+    assert calls["fused_moe"] == 0
 
 
 # ---- calls that do not fit
@@ -530,7 +623,7 @@ def test_a_deep_copy_has_weights_of_its_own(on_host):
         assert error_of(step(tokens()).logits.float(), before.float()) > 5e-2
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("family", ["llama", "mixtral", "gemma2"])
 def test_apply_is_idempotent_and_undo_restores_everything(family, on_host):
     plain = model_of(family, BF16)
     model = model_of(family, BF16)
@@ -548,7 +641,7 @@ def test_apply_is_idempotent_and_undo_restores_everything(family, on_host):
     assert [name for name, _ in model.named_buffers()] == buffers
     assert model.config._attn_implementation == plain.config._attn_implementation
     assert torch.equal(model(tokens()).logits, plain(tokens()).logits) and not any(calls.values())
-    for layer in model.model.layers:
+    for layer in model.model.layers if family not in MIXTURES else ():
         gate, up = layer.mlp.gate_proj.weight, layer.mlp.up_proj.weight
         assert gate.untyped_storage().data_ptr() != up.untyped_storage().data_ptr()
     assert not {row.reason for row in engine.apply(model).rows} - {""}

@@ -4,9 +4,9 @@ The operators take real plans, made by the planner for a kernel of the fake driv
 lengths and places from the plan's words (templates/attention/words.h), so a wrong plan gives wrong numbers.
 """
 
-import kiln.torch  # noqa: F401
 import torch
 import transformers
+from kiln.torch import _fused_moe, _moe
 from operator_references import epilogue
 
 #: families, and options that make their models tiny
@@ -15,6 +15,11 @@ FAMILIES = {
     "qwen3": ("Qwen3", {}),
     "mistral": ("Mistral", {"sliding_window": None}),
     "mistral-window": ("Mistral", {"sliding_window": 8}),
+    "qwen3-moe": (
+        "Qwen3Moe",
+        {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_prob": True, "mlp_only_layers": [1]},
+    ),
+    "mixtral": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
     "gemma": ("Gemma", {}),
     "gemma2": (
         "Gemma2",
@@ -58,6 +63,8 @@ def model_of(family, dtype=torch.float32, seed=1, **options):
         for name, parameter in model.named_parameters():
             if "norm" in name:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
+            if name.endswith("mlp.gate.weight"):
+                parameter.mul_(20)  # scores far apart: a rounding then chooses no other expert
     return keep_frequencies(model, dtype)
 
 
@@ -143,11 +150,18 @@ def _prefill(q, k, v, plan, workers, workspace, causal=True, sm_scale=0.0, soft_
     return out, q.new_zeros(q.shape[:2], dtype=torch.float32)
 
 
+def _mixture(*arguments, **named):
+    call = _fused_moe.Call(*arguments, **named)
+    wide = (one.float() if torch.is_tensor(one) and one.is_floating_point() else one for one in call)
+    return _moe.plain(_fused_moe.Call(*wide)).to(call.x.dtype)
+
+
 OPERATORS = {
     "rms_norm": _rms_norm,
     "fused_add_rms_norm": _fused_add_rms_norm,
     "act_and_mul": _act_and_mul,
     "gemm": _gemm,
+    "fused_moe": _mixture,
     "rope": _rope,
     "attn_decode_paged": _decode,
     "attn_prefill": _prefill,

@@ -1,4 +1,4 @@
-"""Replacements for the forwards of transformers' modules: norms, rotary embeddings, gated MLPs, decoder layers.
+"""Replacements for the forwards of transformers' modules: norms, rotary embeddings, gated MLPs, experts, decoder layers.
 
 Each is made from the forward that it replaces, keeps its signature, and calls it where kiln does not fit:
 where gradients are enabled, on other devices, and for other types. They run eagerly, compiled and captured.
@@ -17,7 +17,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 
 from ..torch import _linear as linear
-from ..torch import act_and_mul, fused_add_rms_norm, rms_norm, rope
+from ..torch import _moe as moe
+from ..torch import act_and_mul, fused_add_rms_norm, fused_moe, rms_norm, rope
 from . import _transformers_attention as attention
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -178,6 +179,42 @@ def mlp_forward(act: str, early: bool | None, original: Any) -> Any:
     return forward
 
 
+def is_changed(module: Any) -> bool:
+    """True when a call of the module does more than the forward of its class."""
+    return "forward" in module.__dict__ or bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def mixes(x: Tensor, experts: Any) -> bool:
+    """True when the operator fused_moe may run on x. Other weights may have been assigned since apply() looked at them."""
+    w13, w2 = experts.gate_up_proj, experts.down_proj
+    return fits(x, w13) and w2.dtype == w13.dtype and not (is_changed(experts) or moe.misfit(w13, w2) or moe.too_old(w13))
+
+
+def mixture_forward(act: str, original: Any) -> Any:
+    """A block of experts, and the residual that is added to its result.
+
+    The router's product is torch's, so that both ways choose the same experts. A router that does more than the forward of
+    its class is called: transformers records its logits by a hook.
+    """
+
+    @functools.wraps(original)
+    def forward(self: Any, hidden_states: Tensor, residual: Tensor | None = None) -> Tensor:
+        experts, gate = self.experts, self.gate
+        x = hidden_states.reshape(-1, hidden_states.shape[-1])
+        if not mixes(x, experts) or (self.training and getattr(self, "jitter_noise", 0) > 0):
+            out = original(self, hidden_states)
+            return out if residual is None else residual + out
+        given: dict[str, Any] = {"act": act, "residual": None if residual is None else residual.reshape(x.shape)}
+        if is_changed(gate):
+            _, weights, ids = gate(x)
+            given |= {"weights": weights.float(), "ids": ids}
+        else:
+            given |= {"logits": F.linear(x, gate.weight), "k": gate.top_k, "renormalize": getattr(gate, "norm_topk_prob", True)}
+        return fused_moe(x, experts.gate_up_proj, experts.down_proj, **given).view(hidden_states.shape)
+
+    return forward
+
+
 def own(layer: Any) -> None:
     """Notes the weight that products may load early. A deep copy has another, and so has a layer that got a new one."""
     layer.__dict__["kiln_linear"] = (weakref.ref(layer), layer.weight)
@@ -198,12 +235,15 @@ def linear_forward(early: bool, original: Any) -> Any:
 
 
 def takes_residual(mlp: Any) -> bool:
-    """True when the MLP's last product can add the residual: nothing else may see or change the results before."""
+    """True when the MLP's last product, or the whole block of experts, can add the residual.
+
+    Nothing else may see or change the results before.
+    """
     if "kiln_adds" not in mlp.__dict__:
         return False
-    down = mlp.down_proj
-    return "kiln_adds" in down.__dict__ and not any(
-        (mlp._forward_hooks, mlp._forward_pre_hooks, down._forward_hooks, down._forward_pre_hooks)
+    last = getattr(mlp, "down_proj", mlp)
+    return "kiln_adds" in last.__dict__ and not any(
+        (mlp._forward_hooks, mlp._forward_pre_hooks, last._forward_hooks, last._forward_pre_hooks)
     )
 
 

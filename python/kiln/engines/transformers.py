@@ -1,4 +1,4 @@
-"""Hugging Face transformers on kiln: Llama, Qwen3, Mistral and Gemma, by one call on a model.
+"""Hugging Face transformers on kiln: Llama, Qwen3, Qwen3-MoE, Mistral, Mixtral and Gemma, by one call on a model.
 
     import kiln.engines.transformers as engine
 
@@ -23,7 +23,7 @@ import transformers
 from torch import nn
 from transformers.masking_utils import create_masks_for_generate
 
-from ..torch import _linear
+from ..torch import _linear, _moe
 from . import _transformers_attention as _attention
 from . import _transformers_modules as _modules
 from ._explain import Explanation
@@ -33,8 +33,11 @@ __all__ = ["apply", "explain", "prepare", "undo"]
 #: the release whose forwards the replacements stand for
 RELEASE = "5.17"
 FAMILIES = {
-    f"transformers.models.{family}.modeling_{family}" for family in ("llama", "qwen3", "mistral", "gemma", "gemma2", "gemma3")
+    f"transformers.models.{family}.modeling_{family}"
+    for family in ("llama", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3")
 }
+#: the families, as messages name them
+KNOWN = "Llama, Qwen3, Qwen3-MoE, Mistral, Mixtral and Gemma"
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 ACTIVATION_MODULES = ("transformers.activations", "torch.nn.modules.activation")
 ACTIVATIONS = {"SiLUActivation": "silu", "SiLU": "silu", "GELUTanh": "gelu_tanh", "GELUActivation": "gelu"}
@@ -50,7 +53,7 @@ class _Survey:
         if not transformers.__version__.startswith(RELEASE + "."):
             self._nothing(f"transformers is {transformers.__version__}, expected {RELEASE}")
         elif not known:
-            self._nothing(f"{type(model).__name__} is none of Llama, Qwen3, Mistral and Gemma")
+            self._nothing(f"{type(model).__name__} is none of {KNOWN}")
         else:
             for name, module in known:
                 self._module(name, module)
@@ -75,18 +78,14 @@ class _Survey:
             self._replace(name, "rms_norm", module, _modules.norm_forward)
         elif kind.endswith("MLP") and hasattr(module, "gate_proj"):
             self._mlp(name, module)
+        elif kind.endswith("SparseMoeBlock"):
+            self._mixture(name, module)
         elif kind.endswith("DecoderLayer"):
             reason = _hooked(module.self_attn) or _unlike_norm(_modules.inner_norm(module))
             self._replace(name, "fused_add_rms_norm", module, _modules.layer_forward, reason)
 
     def _mlp(self, name: str, mlp: Any) -> None:
-        kind = type(mlp.act_fn)
-        act = ACTIVATIONS.get(kind.__name__, "") if kind.__module__ in ACTIVATION_MODULES else ""
-        reason = "" if act else f"its activation is {kind.__name__}"
-        if act == "gelu" and hasattr(mlp.act_fn, "act") and mlp.act_fn.act is not nn.functional.gelu:
-            reason = "its gelu is the one in Python"
-        if not reason and _is_changed(mlp.act_fn):
-            reason = "its activation has hooks, or a forward of its own"
+        act, reason = _activation(mlp.act_fn)
         for linear in (mlp.gate_proj, mlp.up_proj):
             reason = reason or _unlike_linear(linear)
         # The product's epilogue is the activation. Where gemm cannot run, the activation is an operator of its own.
@@ -101,6 +100,12 @@ class _Survey:
             if down:
                 self.changes.append(lambda applied: applied.mark(mlp, "kiln_adds"))
                 self.changes.append(lambda applied: applied.mark(mlp.down_proj, "kiln_adds"))
+
+    def _mixture(self, name: str, block: Any) -> None:
+        act, reason = _activation(block.experts.act_fn)
+        make = functools.partial(_modules.mixture_forward, act)
+        if self._replace(name, "fused_moe", block, make, _unlike_mixture(block) or reason):
+            self.changes.append(lambda applied: applied.mark(block, "kiln_adds"))
 
     def _linear(self, name: str, linear: nn.Module) -> bool:
         """A linear layer whose product is no part of a fused one."""
@@ -154,11 +159,6 @@ def _hooked(module: nn.Module) -> str:
     return "its attention has forward hooks" if module._forward_hooks or module._forward_pre_hooks else ""
 
 
-def _is_changed(module: nn.Module) -> bool:
-    """True when a call of the module does more than the forward of its class."""
-    return "forward" in module.__dict__ or bool(module._forward_hooks or module._forward_pre_hooks)
-
-
 def _is_known(module: nn.Module, ending: str) -> bool:
     return type(module).__module__ in FAMILIES and type(module).__name__.endswith(ending)
 
@@ -176,7 +176,37 @@ def _unlike_norm(norm: nn.Module) -> str:
     """Why an operator cannot stand for a norm inside of a layer, which then is not called; empty when it can."""
     if not _is_known(norm, "RMSNorm"):
         return f"its second norm is {type(norm).__name__} of {type(norm).__module__}"
-    return "its second norm has hooks, or a forward of its own" if _is_changed(norm) else ""
+    return "its second norm has hooks, or a forward of its own" if _modules.is_changed(norm) else ""
+
+
+def _activation(module: nn.Module) -> tuple[str, str]:
+    """(kiln's name of an activation module, why an epilogue cannot stand for it)."""
+    kind = type(module)
+    act = ACTIVATIONS.get(kind.__name__, "") if kind.__module__ in ACTIVATION_MODULES else ""
+    if not act:
+        return act, f"its activation is {kind.__name__}"
+    if act == "gelu" and getattr(module, "act", nn.functional.gelu) is not nn.functional.gelu:
+        return act, "its gelu is the one in Python"
+    return act, "its activation has hooks, or a forward of its own" if _modules.is_changed(module) else ""
+
+
+def _unlike_mixture(block: Any) -> str:
+    """Why the operator fused_moe cannot stand for a block of experts; empty when it can."""
+    experts, gate = block.experts, block.gate
+    for part, ending in ((experts, "Experts"), (gate, "TopKRouter")):
+        if not _is_known(part, ending):
+            return f"a part of it is {type(part).__name__} of {type(part).__module__}"
+    if _modules.is_changed(experts):
+        return "its experts have hooks, or a forward of their own"
+    weights = (experts.gate_up_proj, experts.down_proj)
+    for weight in weights:
+        if type(weight) is not nn.Parameter:
+            return f"its experts have a weight {type(weight).__name__}"
+        if weight.device.type == "meta":
+            return "weights have no memory yet"
+    if experts.num_experts > _moe.MOST_EXPERTS or gate.top_k > _moe.MOST_SLOTS:
+        return f"a token has {gate.top_k} of {experts.num_experts} experts, at most {_moe.MOST_SLOTS} of {_moe.MOST_EXPERTS} can be"
+    return _moe.misfit(*weights) or _moe.too_old(weights[0])
 
 
 def _other_class(linear: nn.Module) -> str:
