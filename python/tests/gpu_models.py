@@ -1,11 +1,11 @@
 """Common layers as compiled models, on a GPU: python -m pytest -q python/tests/gpu_models.py
 
-One layer is a DeltaNet layer that decodes token by token. The other is an RWKV7 block's time mixing, with and
-without variable lengths. They are compiled with fullgraph=True and mode="reduce-overhead", and compared with
+One layer is a DeltaNet layer that decodes token by token. Another is an RWKV7 block's time mixing, with and
+without variable lengths. The third is a mixture of experts with its router. They are compiled with fullgraph=True and mode="reduce-overhead", and compared with
 the same layer in plain torch and double (operator_references).
 """
 
-import kiln.torch  # noqa: F401
+import kiln.torch
 import operator_references as plain
 import pytest
 import torch
@@ -81,6 +81,22 @@ class TimeMix(torch.nn.Module):
         return F.linear(y.flatten(2), self.out), mixed[1], state
 
 
+class Mixture(torch.nn.Module):
+    """A router, experts, a shared expert and the residual. The logits are a result, so that a reference chooses alike."""
+
+    def __init__(self, fp8, hidden=512, inner=256, experts=32):
+        super().__init__()
+        self.router, self.norm = weight(experts, hidden), weight(hidden)
+        shared = torch.nn.Linear(hidden, hidden, bias=False, device=DEVICE, dtype=DTYPE).requires_grad_(False)
+        w13, w2 = weight(experts, 2 * inner, hidden), weight(experts, hidden, inner)
+        self.moe = kiln.torch.FusedMoE(w13, w2, 4, score="sigmoid", scale=2.5, shared=shared, fp8=fp8)
+
+    def forward(self, x):
+        normed = torch.ops.kiln.rms_norm(x, self.norm)
+        logits = F.linear(normed, self.router)
+        return self.moe(normed, logits, x), normed, logits
+
+
 def relative(got, expected):
     return ((got.double() - expected.double()).square().mean() / expected.double().square().mean().clamp(min=1e-30)).sqrt().item()
 
@@ -131,3 +147,26 @@ def test_a_compiled_layer_gives_what_plain_torch_gives(model, steps, options):
     layer.use = Operators(False)
     for i, (one, other) in enumerate(zip(got, run(layer, layer, inputs), strict=True)):
         assert relative(one, other) < 2e-2, f"{model}, result {i}"
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"], ids=["fullgraph", "reduce-overhead"])
+@pytest.mark.parametrize("fp8", [False, True], ids=["bf16", "fp8"])
+@pytest.mark.parametrize("shape", [(1, 1), (16, 1), (2, 100), (2, 600)], ids=lambda s: "x".join(map(str, s)))
+@torch.no_grad()
+def test_a_compiled_mixture_of_experts_gives_what_a_loop_gives(shape, fp8, mode):
+    """Each call has another x, and so another routing: the third and later ones replay a graph."""
+    torch.manual_seed(1)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    layer = Mixture(fp8)
+    compiled, moe = torch.compile(layer, fullgraph=True, mode=mode), layer.moe
+    for _ in range(4):
+        x = torch.randn(*shape, 512, device=DEVICE).to(DTYPE)
+        assert moe.explain(x) == ""
+        torch.compiler.cudagraph_mark_step_begin()
+        y, normed, logits = (t.flatten(0, 1) for t in compiled(x))
+        named = {"score": "sigmoid", "scale": 2.5, "w13_scale": moe.w13_scale, "w2_scale": moe.w2_scale}
+        named |= {"shared": moe.shared(normed), "residual": x.flatten(0, 1)}
+        expected = plain.fused_moe(normed, moe.w13, moe.w2, logits, None, None, 4, **named)[0][0]
+        assert relative(y, expected) < 4e-3
+    assert not torch._dynamo.utils.counters["graph_break"]

@@ -99,25 +99,6 @@ def cases():
         ),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I32, high=16), 16, 8), {})),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I64, high=16), 16, 8, t(d, 16, dtype=I32, high=4)), {"local_only": True})),
-        ("moe_gemm", lambda d: ((t(d, 6, 128), t(d, 4, 128, 128), *_blocks(d), 4, 8), {"act": "silu", "gated": True})),
-        (
-            "moe_gemm",
-            lambda d: ((t(d, 24, 64), t(d, 4, 128, 64), *_blocks(d), 1, 8, t(d, 4, 128), scales(d, 24, 1)), {"weight": "result"}),
-        ),
-        (
-            "moe_gemm_fp8",
-            lambda d: (
-                (t(d, 24, 128, dtype=E4M3), t(d, 4, 256, 128, dtype=E4M3), scales(d, 24, 1), scales(d, 4, 2, 1), *_blocks(d), 1, 8),
-                {"bias": t(d, 4, 256)},
-            ),
-        ),
-        (
-            "moe_gemm_fp8_quant",
-            lambda d: (
-                (t(d, 6, 256, dtype=E4M3), t(d, 4, 256, 256, dtype=E4M3), scales(d, 6, 2), scales(d, 4, 2, 2), *_blocks(d), 4, 8),
-                {"act": "silu", "gated": True},
-            ),
-        ),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128)), {})),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128), t(d, 64), t(d, 6, 64), "gelu_tanh"), {})),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 128, 128), t(d, 128)), {"act": "silu", "gated": True, "early_b": True})),
@@ -145,6 +126,25 @@ def cases():
             lambda d: (
                 # 8 rows: torch copies scales [6, 2] without their padding
                 (t(d, 8, 256, dtype=E4M3), t(d, 256, 256, dtype=E4M3), scales(d, 8, 2, column_major=True), scales(d, 2, 2)),
+                {"act": "silu", "gated": True},
+            ),
+        ),
+        ("moe_gemm", lambda d: ((t(d, 6, 128), t(d, 4, 128, 128), *_blocks(d), 4, 8), {"act": "silu", "gated": True})),
+        (
+            "moe_gemm",
+            lambda d: ((t(d, 24, 64), t(d, 4, 128, 64), *_blocks(d), 1, 8, t(d, 4, 128), scales(d, 24, 1)), {"weight": "result"}),
+        ),
+        (
+            "moe_gemm_fp8",
+            lambda d: (
+                (t(d, 24, 128, dtype=E4M3), t(d, 4, 256, 128, dtype=E4M3), scales(d, 24, 1), scales(d, 4, 2, 1), *_blocks(d), 1, 8),
+                {"bias": t(d, 4, 256)},
+            ),
+        ),
+        (
+            "moe_gemm_fp8_quant",
+            lambda d: (
+                (t(d, 6, 256, dtype=E4M3), t(d, 4, 256, 256, dtype=E4M3), scales(d, 6, 2), scales(d, 4, 2, 2), *_blocks(d), 4, 8),
                 {"act": "silu", "gated": True},
             ),
         ),

@@ -173,6 +173,36 @@ def moe_align(topk_ids, num_experts, block, expert_map=None, local_only=False):
     ), {}
 
 
+def moe_route(
+    logits,
+    k,
+    block,
+    score="softmax",
+    bias=None,
+    renormalize=True,
+    groups=1,
+    topk_groups=0,
+    scale=1.0,
+    expert_map=None,
+    local_only=False,
+):
+    (weights, ids), _ = topk_gate(logits, k, score, bias, renormalize, groups, topk_groups, scale)
+    aligned, _ = moe_align(ids, logits.shape[-1], block, expert_map, local_only)
+    return (weights, ids, *aligned), {}
+
+
+def moe_combine(y, weights=None, inverse=None, shared=None, shared_gate=None, residual=None, out_dtype=None):
+    rows = y.double()
+    if weights is not None:
+        rows = rows * weights.double().unsqueeze(-1)
+    if inverse is not None:
+        rows = rows.masked_fill((inverse < 0).unsqueeze(-1), 0)
+    total = rows.sum(1)
+    if shared is not None:
+        total = total + shared.double() * (1 if shared_gate is None else shared_gate.double().sigmoid())
+    return (total if residual is None else total + residual.double(),), {}
+
+
 # ---- matrix products
 
 ACTIVATIONS = {
@@ -290,33 +320,6 @@ def moe_gemm_fp8(a, b, scale_a, scale_b, *rest, **named):
 
 def moe_gemm_fp8_quant(*arguments, **named):
     return _by_group(moe_gemm_fp8(*arguments, **named)[0][0], 128), {}
-
-
-def moe_route(
-    logits,
-    k,
-    block,
-    score="softmax",
-    bias=None,
-    renormalize=True,
-    groups=1,
-    topk_groups=0,
-    scale=1.0,
-    expert_map=None,
-    local_only=False,
-):
-    weights, ids = topk_gate(logits, k, score, bias, renormalize, groups, topk_groups, scale)[0]
-    return (weights, ids, *moe_align(ids, logits.shape[1], block, expert_map, local_only)[0]), {}
-
-
-def moe_combine(y, weights=None, inverse=None, shared=None, shared_gate=None, residual=None, out_dtype=None):
-    rows = y.double() * (1 if weights is None else weights.double().unsqueeze(-1))
-    if inverse is not None:
-        rows = rows.masked_fill((inverse < 0).unsqueeze(-1), 0)
-    total = rows.sum(1)
-    if shared is not None:
-        total = total + shared.double() * (1 if shared_gate is None else torch.sigmoid(shared_gate.double()))
-    return (total if residual is None else total + residual.double(),), {}
 
 
 def fused_moe(

@@ -277,8 +277,11 @@ _E, _H, _I = moe_cases.EXPERTS, moe_cases.HIDDEN, moe_cases.INNER
         ({"ids": torch.zeros(6, 4).int()}, "the routing is given by logits, ids, expected logits, or weights and ids"),
         ({"logits": torch.zeros(6, 8)}, r"logits is \[6, 8\], expected \[6, 16\]"),
         ({"logits": torch.zeros(5, _E)}, r"logits is \[5, 16\], expected \[6, 16\]"),
-        ({"k": 0}, "k = 0, expected 1 to 16, the number of experts"),
+        ({"k": 0}, "k = 0, expected 1 to 16, the number of experts that a token may choose from"),
         ({"k": 17}, "k = 17, expected 1 to 16"),
+        ({"k": 9, "groups": 4, "topk_groups": 2}, "k = 9, expected 1 to 8"),
+        ({"groups": 3}, "groups = 3 and topk_groups = 0, expected groups that divide 16 experts"),
+        ({"groups": 2, "topk_groups": 3}, "groups = 2 and topk_groups = 3, expected groups that divide 16 experts"),
         (
             {"logits": None, "ids": torch.zeros(6, 2).int(), "weights": torch.zeros(6, 2)},
             r"ids is \[6, 2\] and k = 4, expected \[6, k\]",

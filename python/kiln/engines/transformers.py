@@ -204,8 +204,10 @@ def _unlike_mixture(block: Any) -> str:
             return f"its experts have a weight {type(weight).__name__}"
         if weight.device.type == "meta":
             return "weights have no memory yet"
-    if experts.num_experts > _moe.MOST_EXPERTS or gate.top_k > _moe.MOST_SLOTS:
-        return f"a token has {gate.top_k} of {experts.num_experts} experts, at most {_moe.MOST_SLOTS} of {_moe.MOST_EXPERTS} can be"
+    if len(weights[0]) != len(gate.weight):
+        return f"it has the weights of {len(weights[0])} of {len(gate.weight)} experts"
+    if experts.num_experts > _moe.MOST_EXPERTS or gate.top_k > _moe.MOST_PER_TOKEN:
+        return f"a token has {gate.top_k} of {experts.num_experts} experts, at most {_moe.MOST_PER_TOKEN} of {_moe.MOST_EXPERTS} can be"
     return _moe.misfit(*weights) or _moe.too_old(weights[0])
 
 

@@ -71,7 +71,7 @@ def experts_of(m: Call) -> int:
     return m.w13.shape[0] if one is None else one.shape[-1]
 
 
-def slots_of(m: Call) -> int:
+def count_of(m: Call) -> int:
     """The experts of a token."""
     return m.k if m.ids is None else m.ids.shape[1]
 
@@ -143,6 +143,11 @@ def _check_routing(m: Call, tokens: int, experts: int) -> None:
     chosen = experts if m.expert_map is None else m.expert_map.shape[0]
     of_shape(m.logits, "logits", tokens, chosen)
     of_shape(m.correction_bias, "correction_bias", chosen)
+    if m.groups < 1 or chosen % m.groups or not 0 <= m.topk_groups <= m.groups:
+        refuse(
+            f"groups = {m.groups} and topk_groups = {m.topk_groups}, expected groups that divide {chosen} experts, "
+            "and topk_groups from 0 (all) to groups"
+        )
     if m.ids is not None:
         if m.ids.dim() != 2 or m.ids.shape[1] < 1 or m.k not in (0, m.ids.shape[1]):
             refuse(f"ids is {list(m.ids.shape)} and k = {m.k}, expected [{tokens}, k]")
@@ -150,8 +155,10 @@ def _check_routing(m: Call, tokens: int, experts: int) -> None:
             refuse(f"ids is {m.ids.dtype}, expected torch.int32 or torch.int64")
         of_shape(m.ids, "ids", tokens, m.ids.shape[1])
         of_shape(m.weights, "weights", tokens, m.ids.shape[1])
-    elif not 1 <= m.k <= chosen:
-        refuse(f"k = {m.k}, expected 1 to {chosen}, the number of experts")
+        return
+    most = chosen // m.groups * (m.topk_groups or m.groups)
+    if not 1 <= m.k <= most:
+        refuse(f"k = {m.k}, expected 1 to {most}, the number of experts that a token may choose from")
 
 
 # ---- the operator
@@ -208,7 +215,7 @@ def _down(m: Call, h: Tensor, scales: Tensor | None, weights: Tensor, rows: _Row
 def _launch(*arguments: Any, **named: Any) -> Tensor:
     m = Call(*arguments, **named)
     check(m)
-    (tokens, hidden), k = m.x.shape, slots_of(m)
+    (tokens, hidden), k = m.x.shape, count_of(m)
     if not tokens:
         return _shape(*m)
     block = block_of(tokens * k, experts_of(m))

@@ -19,7 +19,7 @@ from ._shapes import refuse
 
 #: the least compute capability that multiplies e4m3
 LEAST_CAPABILITY_OF_E4M3 = (8, 9)
-MOST_EXPERTS, MOST_SLOTS = 512, 32
+MOST_EXPERTS, MOST_PER_TOKEN = 512, 32
 LARGEST_E4M3 = 448.0
 #: names of the linear layers of one expert: gate, up and down
 EXPERT_LAYERS = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
@@ -50,9 +50,9 @@ def refusal(m: Call) -> str:
     if m.x.dtype not in DTYPES:
         return f"x is {m.x.dtype}, expected torch.float16 or torch.bfloat16"
     experts = (m.expert_map if m.expert_map is not None else m.w13).shape[0]
-    slots = m.k if m.ids is None else m.ids.shape[-1]
-    if experts > MOST_EXPERTS or slots > MOST_SLOTS:
-        return f"a token has {slots} of {experts} experts, expected at most {MOST_SLOTS} of {MOST_EXPERTS}"
+    chosen = m.k if m.ids is None else m.ids.shape[-1]
+    if experts > MOST_EXPERTS or chosen > MOST_PER_TOKEN:
+        return f"a token has {chosen} of {experts} experts, expected at most {MOST_PER_TOKEN} of {MOST_EXPERTS}"
     if m.w13.device.type != _linear.DEVICE:
         return f"the weights are on {m.w13.device.type}, expected {_linear.DEVICE}"
     if torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in m):
