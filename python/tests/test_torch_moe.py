@@ -175,6 +175,31 @@ def test_x_may_be_rows_of_a_wider_tensor(computing):
         computing.clear()
 
 
+def test_every_tensor_of_tokens_may_be_columns_of_a_wider_one(computing):
+    def columns(value, last):
+        return torch.cat([value.new_zeros(*value.shape[:-1], 3), value], -1)[..., 3:] if last else value
+
+    for case in ("ids", "deepseek", "map"):
+        arguments, named = made(case)
+        expected, tokens = expected_of(arguments, named), arguments[0].shape[0]
+        wider = [columns(v, torch.is_tensor(v) and v.dim() == 2 and v.shape[0] == tokens) for v in (*arguments, *named.values())]
+        given, options = wider[: len(arguments)], dict(zip(named, wider[len(arguments) :]))
+        assert not any(v.is_contiguous() for v in given if torch.is_tensor(v) and v.dim() == 2)
+        assert error_of(fused_moe(*given, **options), expected) < 4e-3
+
+
+def test_kernels_take_columns_of_wider_tensors(launching, driver):
+    (x, w13, w2, _, weights, ids), _ = made("ids")
+    given = (x, weights, ids, torch.zeros(6, 1).to(BF16), x, x, torch.zeros(6, 16).to(BF16))
+    for before_them in (3, 8):
+        wide = [torch.cat([v.new_zeros(6, before_them), v], 1)[:, before_them:] for v in given]
+        x, weights, ids, gate, shared, residual, logits = wide
+        for routing in ({"weights": weights, "ids": ids}, {"logits": logits, "k": 4}):
+            before = driver.launches()
+            fused_moe(x, w13, w2, **routing, shared=shared, shared_gate=gate, residual=residual)
+            assert driver.launches() == before + 4
+
+
 def test_the_second_product_loads_its_weights_early_after_the_first(computing):
     for case, early in (("logits", True), ("fp8", True), ("fp8-many", False)):
         arguments, named = made(case)

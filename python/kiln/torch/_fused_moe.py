@@ -17,7 +17,7 @@ from torch import Tensor
 
 from . import _registry
 from ._generated import operators
-from ._linear import ACTIVATIONS, _aligned
+from ._linear import ACTIVATIONS
 from ._shapes import of_shape, of_type, refuse
 
 E4M3 = torch.float8_e4m3fn
@@ -29,8 +29,9 @@ ORDERS = ("gate_first", "up_first")
 MOST_TOKENS_OF_ROUTE = 512
 #: the largest block whose first product can write e4m3 with scales
 LARGEST_BLOCK_OF_QUANT = 64
-#: the operators that fused_moe is made of, by name; tests replace them
-_kernels: dict[str, Any] = dict(operators)
+#: Launches of the operators that fused_moe is made of, by name. A call of torch.ops would take twice the host's time.
+#: Tests replace them.
+_kernels: dict[str, Any] = {name: _registry._operators[f"kiln::{name}"].real for name in operators}
 
 
 class Call(NamedTuple):
@@ -177,6 +178,14 @@ class _Rows(NamedTuple):
         return self.expert_ids, self.sorted_token_ids, self.num_tokens_post_padded
 
 
+def _aligned(rows: Tensor | None) -> Tensor | None:
+    """Rows that begin at multiples of 16 bytes, or that are packed. Other rows are copied."""
+    if rows is None:
+        return None
+    packed = rows.is_contiguous() or (rows.stride(1) == 1 and rows.stride(0) * rows.element_size() % 16 == 0)
+    return rows if packed and rows.data_ptr() % 16 == 0 else rows.clone(memory_format=torch.contiguous_format)
+
+
 def _route(m: Call, k: int, block: int) -> tuple[Tensor, _Rows]:
     """The routing weights f32 [T, k], and the rows of the products."""
     weights, ids, local_only = m.weights, m.ids, m.expert_map is not None
@@ -189,22 +198,22 @@ def _route(m: Call, k: int, block: int) -> tuple[Tensor, _Rows]:
     return weights, _Rows(*_kernels["moe_align"](ids, experts_of(m), block, m.expert_map, local_only))
 
 
-def _up(m: Call, x: Tensor, weights: Tensor, rows: _Rows, k: int, block: int) -> tuple[Tensor, Tensor | None]:
+def _up(m: Call, weights: Tensor, rows: _Rows, k: int, block: int) -> tuple[Tensor, Tensor | None]:
     """The first product [T * k, I], with its scales in e4m3."""
     weighted = (weights, "product") if m.weight_on_input else (None, "none")
     epilogue = (*rows.blocks(), k, block, m.bias13, weighted[0], m.act, m.gated, m.order, weighted[1], m.alpha, m.limit)
     if m.w13_scale is None:
-        return _kernels["moe_gemm"](x, m.w13, *epilogue), None
-    codes, scales = _kernels["fp8_quant_group"](x, GROUP)
+        return _kernels["moe_gemm"](m.x, m.w13, *epilogue), None
+    codes, scales = _kernels["fp8_quant_group"](m.x, GROUP)
     if block <= LARGEST_BLOCK_OF_QUANT:
         return _kernels["moe_gemm_fp8_quant"](codes, m.w13, scales, m.w13_scale, *epilogue)
-    h = _kernels["moe_gemm_fp8"](codes, m.w13, scales, m.w13_scale, *epilogue, out_dtype=x.dtype)
+    h = _kernels["moe_gemm_fp8"](codes, m.w13, scales, m.w13_scale, *epilogue, out_dtype=m.x.dtype)
     return _kernels["fp8_quant_group"](h, GROUP)
 
 
 def _down(m: Call, h: Tensor, scales: Tensor | None, weights: Tensor, rows: _Rows, block: int) -> Tensor:
     """The second product [T * k, H]. It loads w2 early where the launch before is the first product."""
-    weighted = (None, "none") if m.weight_on_input else (weights.view(-1, 1), "result")
+    weighted = (None, "none") if m.weight_on_input else (weights.reshape(-1, 1), "result")
     early = scales is None or block <= LARGEST_BLOCK_OF_QUANT
     epilogue = (*rows.blocks(), 1, block, m.bias2, weighted[0], "none", False, "gate_first", weighted[1])
     if scales is None:
@@ -215,16 +224,17 @@ def _down(m: Call, h: Tensor, scales: Tensor | None, weights: Tensor, rows: _Row
 def _launch(*arguments: Any, **named: Any) -> Tensor:
     m = Call(*arguments, **named)
     check(m)
+    m = m._replace(**{name: _aligned(getattr(m, name)) for name in ("x", "logits", "shared", "residual")})
     (tokens, hidden), k = m.x.shape, count_of(m)
     if not tokens:
         return _shape(*m)
     block = block_of(tokens * k, experts_of(m))
     weights, rows = _route(m, k, block)
-    h, scales = _up(m, _aligned(m.x), weights, rows, k, block)
+    h, scales = _up(m, weights, rows, k, block)
     y = _down(m, h, scales, weights, rows, block)
     # Without a map, experts that the gate chose are all here. Otherwise a pair may have no row in y.
     inverse = rows.inverse if m.logits is None or m.expert_map is not None else None
-    gate = None if m.shared_gate is None else m.shared_gate.view(tokens, 1)
+    gate = None if m.shared_gate is None else m.shared_gate.reshape(tokens, 1)
     return _kernels["moe_combine"](y.view(tokens, k, hidden), None, inverse, m.shared, gate, m.residual)
 
 
