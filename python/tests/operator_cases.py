@@ -99,6 +99,14 @@ def cases():
         ),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I32, high=16), 16, 8), {})),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I64, high=16), 16, 8, t(d, 16, dtype=I32, high=4)), {"local_only": True})),
+        ("moe_combine", lambda d: ((t(d, 6, 4, 128),), {})),
+        (
+            "moe_combine",
+            lambda d: (
+                (t(d, 6, 4, 128), t(d, 6, 4, dtype=F32), t(d, 6, 4, dtype=I32, high=2) - 1, t(d, 6, 128), t(d, 6, 1)),
+                {"residual": t(d, 6, 128, dtype=F32), "out_dtype": F32},
+            ),
+        ),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128)), {})),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128), t(d, 64), t(d, 6, 64), "gelu_tanh"), {})),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 128, 128), t(d, 128)), {"act": "silu", "gated": True, "early_b": True})),

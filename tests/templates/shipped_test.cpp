@@ -9,11 +9,11 @@ namespace {
 
 class ShippedTemplates : public KilnCompiler {};
 
-const char* const kNames[] = {"act_and_mul", "amax",          "append_paged_kv", "attn_decode_paged",
-                              "attn_merge",  "attn_prefill",  "delta_recurrent", "fp8_quant",
-                              "gemm",        "moe_align",     "rms_norm",        "rope",
-                              "rwkv7_kprep", "rwkv7_out",     "rwkv7_shift_mix", "softmax",
-                              "topk_gate",   "wkv7_recurrent"};
+const char* const kNames[] = {"act_and_mul", "amax",         "append_paged_kv", "attn_decode_paged",
+                              "attn_merge",  "attn_prefill", "delta_recurrent", "fp8_quant",
+                              "gemm",        "moe_align",    "moe_combine",     "rms_norm",
+                              "rope",        "rwkv7_kprep",  "rwkv7_out",       "rwkv7_shift_mix",
+                              "softmax",     "topk_gate",    "wkv7_recurrent"};
 
 /// Expects that a prewarm succeeded without a broken limit, and returns its compiled entries.
 nlohmann::json expect_within_limits(const Finished& prewarm) {
@@ -119,6 +119,12 @@ K = 8
 template = "moe_align"
 E = 256
 BLOCK = 64
+[[prewarm]]
+template = "moe_combine"
+T = "bf16"
+H = 4096
+INVERSE = true
+RESIDUAL = true
 [[prewarm]]
 template = "rwkv7_shift_mix"
 T = "bf16"
@@ -379,6 +385,16 @@ ID = ["i32", "i64"]
 E = [1, 60, 512]
 BLOCK = 64
 LOCAL_ONLY = [false, true]
+[[prewarm]]
+template = "moe_combine"
+T = ["f32", "f16", "bf16"]
+H = [97, 2048]
+OUT = ["f32", "bf16"]
+WEIGHTS = [false, true]
+INVERSE = [false, true]
+SHARED = true
+SHARED_GATE = [false, true]
+RESIDUAL = [false, true]
 [[prewarm]]
 template = "attn_prefill"
 T = "f16"
