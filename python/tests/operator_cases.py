@@ -99,6 +99,14 @@ def cases():
         ),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I32, high=16), 16, 8), {})),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I64, high=16), 16, 8, t(d, 16, dtype=I32, high=4)), {"local_only": True})),
+        ("moe_route", lambda d: ((t(d, 6, 64), 4, 16), {})),
+        (
+            "moe_route",
+            lambda d: (
+                (t(d, 6, 64, dtype=F32), 4, 8, "sigmoid", torch.zeros(64, device=d)),
+                {"groups": 8, "topk_groups": 4, "scale": 2.5, "expert_map": t(d, 64, dtype=I32, high=9) - 1, "local_only": True},
+            ),
+        ),
         ("moe_combine", lambda d: ((t(d, 6, 4, 128),), {})),
         (
             "moe_combine",

@@ -100,4 +100,17 @@ __device__ __forceinline__ void cluster_send(void* local, u32 rank, f32 first, f
       : "memory");
 }
 
+// Stores v as cluster_send() stores two floats, and counts 4 bytes. `local` is aligned to 4 bytes.
+__device__ __forceinline__ void cluster_send(i32* local, u32 rank, i32 v, Barrier& told) {
+  asm volatile(
+      "{\n\t"
+      ".reg .b32 to, barrier;\n\t"
+      "mapa.shared::cluster.u32 to, %0, %2;\n\t"
+      "mapa.shared::cluster.u32 barrier, %1, %2;\n\t"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.s32 [to], %3, [barrier];\n\t"
+      "}" ::"r"(shared_address(local)),
+      "r"(shared_address(&told)), "r"(rank), "r"(v)
+      : "memory");
+}
+
 }  // namespace kiln

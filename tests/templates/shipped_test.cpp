@@ -9,11 +9,26 @@ namespace {
 
 class ShippedTemplates : public KilnCompiler {};
 
-const char* const kNames[] = {"act_and_mul", "amax",         "append_paged_kv", "attn_decode_paged",
-                              "attn_merge",  "attn_prefill", "delta_recurrent", "fp8_quant",
-                              "gemm",        "moe_align",    "moe_combine",     "rms_norm",
-                              "rope",        "rwkv7_kprep",  "rwkv7_out",       "rwkv7_shift_mix",
-                              "softmax",     "topk_gate",    "wkv7_recurrent"};
+const char* const kNames[] = {"act_and_mul",
+                              "amax",
+                              "append_paged_kv",
+                              "attn_decode_paged",
+                              "attn_merge",
+                              "attn_prefill",
+                              "delta_recurrent",
+                              "fp8_quant",
+                              "gemm",
+                              "moe_align",
+                              "moe_combine",
+                              "moe_route",
+                              "rms_norm",
+                              "rope",
+                              "rwkv7_kprep",
+                              "rwkv7_out",
+                              "rwkv7_shift_mix",
+                              "softmax",
+                              "topk_gate",
+                              "wkv7_recurrent"};
 
 /// Expects that a prewarm succeeded without a broken limit, and returns its compiled entries.
 nlohmann::json expect_within_limits(const Finished& prewarm) {
@@ -125,6 +140,12 @@ T = "bf16"
 H = 4096
 INVERSE = true
 RESIDUAL = true
+[[prewarm]]
+template = "moe_route"
+T = "f32"
+E = 128
+K = 8
+BLOCK = 16
 [[prewarm]]
 template = "rwkv7_shift_mix"
 T = "bf16"
@@ -395,6 +416,26 @@ INVERSE = [false, true]
 SHARED = true
 SHARED_GATE = [false, true]
 RESIDUAL = [false, true]
+[[prewarm]]
+template = "moe_route"
+T = ["f32", "bf16"]
+E = [1, 60, 512]
+K = 1
+SCORE = ["softmax", "sigmoid"]
+BIAS = [false, true]
+BLOCK = 16
+LOCAL_ONLY = [false, true]
+[[prewarm]]
+template = "moe_route"
+T = "f32"
+E = [160, 256]
+K = 8
+SCORE = "sigmoid"
+BIAS = true
+GROUPS = 8
+TOPK_GROUPS = 4
+BLOCK = 64
+LANES = [16, 32]
 [[prewarm]]
 template = "attn_prefill"
 T = "f16"
