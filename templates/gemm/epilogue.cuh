@@ -5,7 +5,7 @@
 
 namespace kiln {
 
-// swigluoai belongs to a gate: see gated_value().
+// swigluoai is a pair of functions, one of the gate and one of the other half: see moe/experts.cuh.
 enum class Activation { none, relu, relu_squared, silu, gelu, gelu_tanh, swigluoai };
 
 // Scales of fp8 operands. tensor: one for each operand. row: one for each row of a and of b. block: one for each 128
@@ -14,6 +14,7 @@ enum class Factors { none, tensor, row, block };
 
 template <Activation ACT>
 __device__ __forceinline__ f32 activated(f32 x) {
+  static_assert(ACT != Activation::swigluoai, "swigluoai changes both halves of a gated product");
   if constexpr (ACT == Activation::none) {
     return x;
   } else if constexpr (ACT == Activation::relu) {

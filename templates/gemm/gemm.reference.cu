@@ -1,23 +1,8 @@
 // d = epilogue(a b^T) in double precision, one thread for each element.
-#include "gemm/epilogue.cuh"
+#include "gemm/reference.cuh"
 
 namespace kiln {
 namespace reference {
-
-template <Activation ACT>
-__device__ double activated(double x) {
-  if constexpr (ACT == Activation::relu || ACT == Activation::relu_squared) {
-    return x < 0 ? 0 : ACT == Activation::relu ? x : x * x;
-  } else if constexpr (ACT == Activation::silu) {
-    return x / (1 + exp(-x));
-  } else if constexpr (ACT == Activation::gelu) {
-    return x / 2 * (1 + erf(x * 0.70710678118654752440));
-  } else if constexpr (ACT == Activation::gelu_tanh) {
-    return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-  } else {
-    return x;
-  }
-}
 
 template <typename T, typename OUT, int N, int K, Factors SCALES, bool BIAS, Activation ACT, bool GATED,
           bool RESIDUAL>

@@ -107,7 +107,7 @@ __device__ __forceinline__ float scale_of(float amax, float eps) {
 //   exponents of four groups, the first in its lowest byte. Strides count words; stride_group is the distance
 //   from a word of a row to the next word of the row.
 template <typename SCALE>
-struct Scales {
+struct ScaleArray {
   SCALE* base;
   i64 stride_row, stride_group;
 

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
     found = row_amax<TEAM>(found, partial, member);
     finite = OF_X && found < infinity();
     divisor = scale_of<OUT, POW2>(found, eps);
-    const Scales<SCALE> scales{out_scale, stride_out_scale, stride_out_group};
+    const ScaleArray<SCALE> scales{out_scale, stride_out_scale, stride_out_group};
     if (member == 0 && (OF_X ? own_row < rows : first == 0))
       scales.template store<PER_ROW>(own_row, column / SPAN, divisor);
   }
