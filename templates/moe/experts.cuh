@@ -24,9 +24,9 @@ struct ExpertRows {
 // The blocks of rows, and their experts.
 template <Layout LAYOUT, int BLOCK>
 struct Routing {
-  const i32 *expert_ids, *sorted_token_ids,
-      *used;  // the arguments of the call; `used` is num_tokens_post_padded
-  i32 rows;   // of d; masked: of each expert
+  // Arguments of the call: `used` is num_tokens_post_padded, and `rows` counts the rows of d, or with masked of each expert.
+  const i32 *expert_ids, *sorted_token_ids, *used;
+  i32 rows;
 
   // Returns the number of blocks. masked: empty ones included.
   __device__ __forceinline__ i32 blocks(int experts) const {
