@@ -39,6 +39,14 @@ def normal(*shape, dtype="bf16", scale=1.0):
     return (torch.randn(*shape, device="cuda", dtype=torch.float32) * scale).to(DTYPES[dtype])
 
 
+def between_nans(shape, strides, dtype="bf16", scale=1.0):
+    """New normal random numbers. The elements that `strides` leave out, and 4 KiB behind the last one, are NaN."""
+    size = torch.empty(0, dtype=DTYPES[dtype]).element_size()
+    span = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if all(shape) else 0
+    out = torch.full((span * size + 4096,), 0xFF, dtype=torch.uint8, device="cuda").view(DTYPES[dtype]).as_strided(shape, strides)
+    return out.copy_(normal(*shape, dtype=dtype, scale=scale))
+
+
 class Guarded:
     """A view of `shape` inside a larger allocation, to find writes outside of the view.
 

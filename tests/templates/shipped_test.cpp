@@ -29,6 +29,11 @@ const char* const kNames[] = {"act_and_mul",
                               "softmax",
                               "topk_gate",
                               "wkv7_recurrent"};
+const char* const kNames[] = {"act_and_mul", "amax",         "append_paged_kv", "attn_decode_paged",
+                              "attn_merge",  "attn_prefill", "delta_recurrent", "fp8_quant",
+                              "gemm",        "moe_align",    "moe_gemm",        "rms_norm",
+                              "rope",        "rwkv7_kprep",  "rwkv7_out",       "rwkv7_shift_mix",
+                              "softmax",     "topk_gate",    "wkv7_recurrent"};
 
 /// Expects that a prewarm succeeded without a broken limit, and returns its compiled entries.
 nlohmann::json expect_within_limits(const Finished& prewarm) {
@@ -146,6 +151,13 @@ T = "f32"
 E = 128
 K = 8
 BLOCK = 16
+template = "moe_gemm"
+T = ["bf16", "e4m3"]
+N = 768
+K = 2048
+E = 128
+GATED = true
+ACT = "silu"
 [[prewarm]]
 template = "rwkv7_shift_mix"
 T = "bf16"
@@ -436,6 +448,37 @@ GROUPS = 8
 TOPK_GROUPS = 4
 BLOCK = 64
 LANES = [16, 32]
+template = "moe_gemm"
+T = ["bf16", "f16"]
+N = 264
+K = 200
+E = 8
+LAYOUT = ["routed", "contiguous", "masked"]
+BLOCK = [8, 128]
+GATED = [false, true]
+[[prewarm]]
+template = "moe_gemm"
+T = "bf16"
+N = 2880
+K = 2880
+E = 32
+BLOCK = [16, 64]
+GATED = true
+ACT = "swigluoai"
+ORDER = "up_first"
+BIAS = true
+WEIGHT = ["result", "product"]
+[[prewarm]]
+template = "moe_gemm"
+T = "e4m3"
+N = [512, 2048]
+K = 7168
+E = 32
+OUT = ["bf16", "f32", "e4m3"]
+GATED = [false, true]
+ACT = "gelu"
+BIAS = true
+WEIGHT = "product"
 [[prewarm]]
 template = "attn_prefill"
 T = "f16"
