@@ -74,7 +74,7 @@ __host__ __device__ constexpr int columns_together(int n) {
 // Floats of shared memory for a warpgroup that finishes Columns.
 inline constexpr int COLUMNS_FLOATS = 64 * 72;
 
-// The sums of a warpgroup's 64 rows of a tile with RIGHT rows of b, on their way to the same warpgroup, some columns at a
+// The sums of a warpgroup's 64 rows of a tile with RIGHT rows of b, on their way to the same warpgroup. Some columns go at a
 // time: up to 64, or if GATED up to 32 and as many of the other half. The products are not transposed.
 template <bool GATED, int RIGHT>
 struct Columns {

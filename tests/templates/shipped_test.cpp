@@ -9,31 +9,13 @@ namespace {
 
 class ShippedTemplates : public KilnCompiler {};
 
-const char* const kNames[] = {"act_and_mul",
-                              "amax",
-                              "append_paged_kv",
-                              "attn_decode_paged",
-                              "attn_merge",
-                              "attn_prefill",
-                              "delta_recurrent",
-                              "fp8_quant",
-                              "gemm",
-                              "moe_align",
-                              "moe_combine",
-                              "moe_route",
-                              "rms_norm",
-                              "rope",
-                              "rwkv7_kprep",
-                              "rwkv7_out",
-                              "rwkv7_shift_mix",
-                              "softmax",
-                              "topk_gate",
-                              "wkv7_recurrent"};
-const char* const kNames[] = {"act_and_mul", "amax",         "append_paged_kv", "attn_decode_paged",
-                              "attn_merge",  "attn_prefill", "delta_recurrent", "fp8_quant",
-                              "gemm",        "moe_align",    "moe_gemm",        "rms_norm",
-                              "rope",        "rwkv7_kprep",  "rwkv7_out",       "rwkv7_shift_mix",
-                              "softmax",     "topk_gate",    "wkv7_recurrent"};
+const char* const kNames[] = {"act_and_mul",       "amax",        "append_paged_kv",
+                              "attn_decode_paged", "attn_merge",  "attn_prefill",
+                              "delta_recurrent",   "fp8_quant",   "gemm",
+                              "moe_align",         "moe_combine", "moe_gemm",
+                              "moe_route",         "rms_norm",    "rope",
+                              "rwkv7_kprep",       "rwkv7_out",   "rwkv7_shift_mix",
+                              "softmax",           "topk_gate",   "wkv7_recurrent"};
 
 /// Expects that a prewarm succeeded without a broken limit, and returns its compiled entries.
 nlohmann::json expect_within_limits(const Finished& prewarm) {
@@ -151,6 +133,7 @@ T = "f32"
 E = 128
 K = 8
 BLOCK = 16
+[[prewarm]]
 template = "moe_gemm"
 T = ["bf16", "e4m3"]
 N = 768
@@ -448,6 +431,7 @@ GROUPS = 8
 TOPK_GROUPS = 4
 BLOCK = 64
 LANES = [16, 32]
+[[prewarm]]
 template = "moe_gemm"
 T = ["bf16", "f16"]
 N = 264
