@@ -159,8 +159,8 @@ def test_the_parts_of_all_places_sum_to_the_whole(computing):
     assert error_of(parts, whole) < 8e-3
 
 
-def test_the_block_is_the_mean_of_an_experts_rows():
-    pairs_of_128_experts = {8: 8, 1024: 8, 1025: 16, 2048: 16, 2049: 32, 8192: 64, 16384: 128, 1 << 20: 128}
+def test_the_block_has_room_for_the_rows_of_nearly_every_expert():
+    pairs_of_128_experts = {8: 8, 512: 8, 513: 16, 1248: 16, 1249: 32, 2881: 32, 2882: 64, 6384: 64, 6385: 128, 1 << 20: 128}
     for pairs, block in pairs_of_128_experts.items():
         assert _fused_moe.block_of(pairs, 128) == block
 
