@@ -1,4 +1,4 @@
-// Sorts the (token, slot) pairs of a mixture of experts by expert, in one launch by the blocks of one cluster
+// Sorts the (token, slot) pairs of a mixture of experts by expert, in one launch by the blocks of a cluster
 // (align.cuh). Each warp loads the ids of its slice to shared memory. A long slice is loaded in parts, in each of
 // the two passes.
 #include "kiln/copy_async.cuh"
@@ -7,15 +7,15 @@
 
 namespace kiln {
 
-template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUSTER>
+template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUSTER, int CLUSTERS>
 __global__ void __launch_bounds__(THREADS, 1)
     moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse,
               const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   constexpr int AHEAD = 8;  // ids of a lane that are loaded together and kept
   // [THREADS / 32][AHEAD][32] of ID: ids, one column per lane. Then the words of the sort.
   extern __shared__ __align__(8) i32 shared[];
-  const Align<E, BLOCK, LOCAL_ONLY, THREADS, CLUSTER> align(shared + THREADS * AHEAD * (sizeof(ID) / 4),
-                                                            tokens * k);
+  const Align<E, BLOCK, LOCAL_ONLY, THREADS, CLUSTER, CLUSTERS> align(
+      shared + THREADS * AHEAD * (sizeof(ID) / 4), tokens * k);
   const int lane = align.lane;
   const i32 begin = align.begin, end = align.end;
   ID* const ids = reinterpret_cast<ID*>(shared) + align.warp * AHEAD * 32 + lane;
@@ -58,6 +58,12 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
     return ids[32 * nth];
   };
+  if constexpr (CLUSTERS > 1) {
+    align.template count_outside<ID>(to, [&](i32 i) {
+      const u32 token = static_cast<u32>(i) / k;
+      return topk_ids[token * stride_ids + (i - token * k)];
+    });
+  }
   align.sort(to, id_of, [&] { at = first; });
 }
 

@@ -402,6 +402,12 @@ E = [1, 60, 512]
 BLOCK = 64
 LOCAL_ONLY = [false, true]
 [[prewarm]]
+template = "moe_align"
+ID = ["i32", "i64"]
+E = 256
+BLOCK = 64
+CLUSTERS = [2, 16]
+[[prewarm]]
 template = "moe_combine"
 T = ["f32", "f16", "bf16"]
 H = [97, 2048]

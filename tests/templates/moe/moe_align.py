@@ -12,6 +12,7 @@ SANITIZE = [
     "moe_align E=256 BLOCK=64 tokens=1000",
     "moe_align E=97 BLOCK=16 ID=i64 LOCAL_ONLY=true tokens=2049 k=3",
     "moe_align E=512 BLOCK=128 tokens=5000 CLUSTER=1",
+    "moe_align E=256 BLOCK=64 tokens=9001 CLUSTERS=4",
 ]
 
 
@@ -156,6 +157,26 @@ def test_identical_over_runs_and_blocks():
             expect_right(ids, 256, 64, CLUSTER=cluster, what=f"{what}, CLUSTER={cluster}")
 
 
+def test_several_clusters():
+    """The result does not depend on the number of clusters. A cluster of one block needs fewer pairs to be one of several."""
+    for tokens, k, cluster in ((1, 8, 8), (4096, 8, 8), (4097, 8, 8), (20011, 8, 8), (65537, 8, 8), (1500, 8, 1), (9001, 5, 2)):
+        ids = topk_ids(tokens, k, 256)
+        first = run(ids, 256, 64, CLUSTER=cluster)
+        for clusters in (2, 4, 8, 16):
+            what = f"{tokens} tokens, CLUSTER={cluster}, CLUSTERS={clusters}"
+            expect_right(ids, 256, 64, CLUSTER=cluster, CLUSTERS=clusters, what=what)
+            for a, b in zip(run(ids, 256, 64, CLUSTER=cluster, CLUSTERS=clusters), first):
+                expect_same_bits(a.view, b.view, what)
+    local = torch.full((256,), -1, device="cuda", dtype=torch.int32)
+    local[::5] = torch.arange(52, device="cuda", dtype=torch.int32)
+    for dtype, cluster in itertools.product((torch.int32, torch.int64), (1, 8)):
+        for what, ids in skewed(17000, 8, 256):
+            expect_right(ids.to(dtype), 256, 64, CLUSTER=cluster, CLUSTERS=8, what=f"{what}, CLUSTER={cluster}")
+        wide = torch.randint(-40, 300, (17000, 13), device="cuda", dtype=dtype)[:, 2:10]
+        expect_right(wide, 256, 64, local, CLUSTER=cluster, CLUSTERS=8, LOCAL_ONLY=True, what=f"LOCAL_ONLY, CLUSTER={cluster}")
+        expect_right(wide, 256, 16, local, 200003, CLUSTER=cluster, CLUSTERS=8, what=f"an odd capacity, CLUSTER={cluster}")
+
+
 def test_no_tokens_and_refusals():
     outs = [Guarded(size, dtype="i32") for size in (128, 2, 1, 8)]
     kernel("moe_align", ID="i32", E=256, BLOCK=64)(
@@ -227,6 +248,12 @@ def bench():
             launches["kiln CLUSTER=16"] = lambda s, e, p, i, ids, align=wide, tokens=tokens, k=k, capacity=capacity: align(
                 s, e, p, i, ids, tokens, k, k, capacity
             )
+        if tokens >= 8192:
+            for clusters in (4, 8):
+                many = kernel("moe_align", ID="i32", E=experts, BLOCK=block, CLUSTERS=clusters)
+                launches[f"kiln CLUSTERS={clusters}"] = lambda s, e, p, i, ids, align=many, tokens=tokens, k=k, capacity=capacity: (
+                    align(s, e, p, i, ids, tokens, k, k, capacity)
+                )
         if tokens in (64, 4096) and block == 64:
             launches["compile"] = compiled(launches["eager"])
         for label, peer in peers.get("moe_align").items():
