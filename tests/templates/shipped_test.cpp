@@ -409,7 +409,7 @@ BLOCK = 64
 CLUSTERS = [2, 16]
 [[prewarm]]
 template = "moe_combine"
-T = ["f32", "f16", "bf16"]
+T = ["f32", "bf16"]
 H = [97, 2048]
 OUT = ["f32", "bf16"]
 WEIGHTS = [false, true]
