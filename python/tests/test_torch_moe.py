@@ -113,6 +113,11 @@ def test_plain_torch_gives_what_a_loop_in_double_gives(case):
         assert error_of(got, expected_of(arguments, named)) < (8e-2 if fp8 else MOST[dtype])
 
 
+def test_scores_that_vanish_weigh_alike():
+    call = _call(logits=torch.full((3, _E), -200.0), k=4, score="sigmoid")
+    assert (_moe.route(call)[0] == 0.25).all()
+
+
 @EACH
 def test_the_operator_gives_what_a_loop_in_double_gives(case, computing):
     arguments, named = made(case)
@@ -525,6 +530,15 @@ def test_explain_says_why_a_call_runs_in_plain_torch(on_host, driver):
     assert "w13 has strides [16384, 1, 128]" in FusedMoE(transposed, layer_of().w2, 4).explain()
     wide = FusedMoE(weight("cpu", 520, 16, 8), weight("cpu", 520, 8, 8), 2)
     assert wide.explain() == "a token has 2 of 520 experts, expected at most 32 of 512"
+    flat = torch.zeros(1 + layer_of().w13.numel(), dtype=BF16)
+    shifted = nn.Parameter(flat[1:].view(layer_of().w13.shape), requires_grad=False)
+    assert FusedMoE(shifted, layer_of().w2, 4).explain() == "w13 begins at an address that is no multiple of 16 bytes"
+    x, logits = inputs_of(3)
+    assert (
+        layer_of().explain(x, logits.double()) == "logits is torch.float64, expected torch.float32, torch.float16 or torch.bfloat16"
+    )
+    many = FusedMoE(weight("cpu", 128, 16, 8), weight("cpu", 128, 8, 8), 2, groups=64)
+    assert many.explain(torch.zeros(1, 8, dtype=BF16), torch.zeros(1, 128)) == "groups = 64, expected at most 32"
     before = driver.launches()
     for layer in (odd, wide):
         x, logits = torch.randn(3, layer.in_features).to(BF16), torch.randn(3, len(layer.w13))
@@ -596,3 +610,11 @@ def test_a_compiled_layer_is_one_graph_for_any_number_of_tokens(on_host, driver)
         assert compiled(x, logits, x).shape == x.shape
         assert driver.launches() == before + launches
     assert counter.frame_count == 2
+
+
+def test_the_arrays_of_another_block_are_refused(on_host):
+    a, b = torch.zeros(2, 16, dtype=BF16), torch.zeros(2, 8, 16, dtype=BF16)
+    experts, places, used = torch.zeros(2, dtype=torch.int32), torch.zeros(32, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    torch.ops.kiln.moe_gemm(a, b, experts, places, used, block=16)
+    with pytest.raises(kiln.Error, match="sorted_token_ids"):
+        torch.ops.kiln.moe_gemm(a, b, experts, places, used, block=8)

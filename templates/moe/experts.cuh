@@ -22,24 +22,24 @@ struct ExpertRows {
 };
 
 // The blocks of rows, and their experts.
-template <Layout LAYOUT, int BLOCK>
+template <Layout LAYOUT, int BLOCK, int E>
 struct Routing {
   // Arguments of the call: `used` is num_tokens_post_padded, and `rows` counts the rows of d, or with masked of each expert.
   const i32 *expert_ids, *sorted_token_ids, *used;
   i32 rows;
 
   // Returns the number of blocks. masked: empty ones included.
-  __device__ __forceinline__ i32 blocks(int experts) const {
+  __device__ __forceinline__ i32 blocks() const {
     const i32 of_rows = static_cast<i32>(ceil_div(rows, BLOCK));
-    return LAYOUT == Layout::routed ? *used / BLOCK : LAYOUT == Layout::masked ? experts * of_rows : of_rows;
+    return LAYOUT == Layout::routed ? *used / BLOCK : LAYOUT == Layout::masked ? E * of_rows : of_rows;
   }
-  // REQUIRES: 0 <= block < blocks(experts).
+  // A number that is no expert of b counts as -1. REQUIRES: 0 <= block < blocks().
   __device__ __forceinline__ ExpertRows at(i32 block) const {
     if constexpr (LAYOUT == Layout::routed) {
-      return {expert_ids[block], block * BLOCK, BLOCK};
+      return {checked(expert_ids[block]), block * BLOCK, BLOCK};
     } else if constexpr (LAYOUT == Layout::contiguous) {
       const i32 first = block * BLOCK;
-      return {expert_ids[first], first, smaller(BLOCK, rows - first)};
+      return {checked(expert_ids[first]), first, smaller(BLOCK, rows - first)};
     } else {
       const i32 of_rows = static_cast<i32>(ceil_div(rows, BLOCK)), expert = block / of_rows;
       const i32 before = (block - expert * of_rows) * BLOCK;
@@ -53,6 +53,11 @@ struct Routing {
     if constexpr (LAYOUT != Layout::routed) return of.first + i;
     const i32 id = sorted_token_ids[of.first + i];
     return static_cast<u32>(id) < static_cast<u32>(rows) ? id : -1;
+  }
+
+ private:
+  __device__ static __forceinline__ i32 checked(i32 expert) {
+    return static_cast<u32>(expert) < static_cast<u32>(E) ? expert : -1;
   }
 };
 

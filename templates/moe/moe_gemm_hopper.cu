@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;
   constexpr int PARTS = scale_parts<Shape, GATED>, PAIR = Shape::pair;
   static_assert(PAIR == 1 || BLOCK >= 64, "a pair shares many tokens");
-  using Rows = Routing<LAYOUT, BLOCK>;
+  using Rows = Routing<LAYOUT, BLOCK, E>;
   using Used = UsedBlocks<LAYOUT == Layout::masked ? E : 1, BLOCK>;
   struct All {
     Memory memory;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
 
   const Rows routing{expert_ids, sorted_token_ids, num_tokens_post_padded, rows};
   const int of_rows =
-      LAYOUT == Layout::masked ? used.ends[LAYOUT == Layout::masked ? E - 1 : 0] : routing.blocks(E);
+      LAYOUT == Layout::masked ? used.ends[LAYOUT == Layout::masked ? E - 1 : 0] : routing.blocks();
   const Tiles<8> tiles{of_rows, static_cast<int>(ceil_div(N, COLUMNS * PAIR))};
   // Returns the rows of a tile, and its first column.
   const auto place = [&](int tile, int& column) {

@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(128, 2)  // the smallest SM has shared memory 
   pdl_launch_dependents();
   pdl_wait();
 
-  const Routing<LAYOUT, BLOCK> routing{expert_ids, sorted_token_ids, num_tokens_post_padded, rows};
-  if (static_cast<i32>(blockIdx.x) >= routing.blocks(E)) return;
+  const Routing<LAYOUT, BLOCK, E> routing{expert_ids, sorted_token_ids, num_tokens_post_padded, rows};
+  if (static_cast<i32>(blockIdx.x) >= routing.blocks()) return;
   const ExpertRows block = routing.at(blockIdx.x);
   const int first = blockIdx.z * Tile::ROWS;
   if (first >= block.count) return;

@@ -25,8 +25,8 @@ E4M3 = torch.float8_e4m3fn
 GROUP = 128
 SCORES = ("softmax", "sigmoid")
 ORDERS = ("gate_first", "up_first")
-#: the most tokens that moe_route takes
-MOST_TOKENS_OF_ROUTE = 512
+#: the most tokens that moe_route takes, and the largest experts * k whose shared memory every GPU has
+MOST_TOKENS_OF_ROUTE, MOST_CHOICES_OF_ROUTE = 512, 8192
 #: the largest block whose first product can write e4m3 with scales
 LARGEST_BLOCK_OF_QUANT = 64
 #: Launches of the operators that fused_moe is made of, by name. A call of torch.ops would take twice the host's time.
@@ -195,7 +195,7 @@ def _route(m: Call, k: int, block: int) -> tuple[Tensor, _Rows]:
     weights, ids, local_only = m.weights, m.ids, m.expert_map is not None
     if m.logits is not None:
         gate = (m.score, m.correction_bias, m.renormalize, m.groups, m.topk_groups, m.scale)
-        if m.logits.shape[0] <= MOST_TOKENS_OF_ROUTE:
+        if m.logits.shape[0] <= MOST_TOKENS_OF_ROUTE and experts_of(m) * k <= MOST_CHOICES_OF_ROUTE:
             weights, _, *rows = _kernels["moe_route"](m.logits, k, block, *gate, m.expert_map, local_only)
             return weights, _Rows(*rows)
         weights, ids = _kernels["topk_gate"](m.logits, k, *gate)
@@ -228,7 +228,7 @@ def _down(m: Call, h: Tensor, scales: Tensor | None, weights: Tensor, rows: _Row
 def _launch(*arguments: Any, **named: Any) -> Tensor:
     m = Call(*arguments, **named)
     check(m)
-    m = m._replace(**{name: _aligned(getattr(m, name)) for name in ("x", "logits", "shared", "residual")})
+    m = m._replace(**{name: _aligned(getattr(m, name)) for name in ("x", "logits", "shared", "residual", "bias13", "bias2")})
     (tokens, hidden), k = m.x.shape, count_of(m)
     if not tokens:
         return _shape(*m)

@@ -19,7 +19,7 @@ from ._shapes import refuse
 
 #: the least compute capability that multiplies e4m3
 LEAST_CAPABILITY_OF_E4M3 = (8, 9)
-MOST_EXPERTS, MOST_PER_TOKEN = 512, 32
+MOST_EXPERTS, MOST_PER_TOKEN, MOST_GROUPS = 512, 32, 32
 LARGEST_E4M3 = 448.0
 #: names of the linear layers of one expert: gate, up and down
 EXPERT_LAYERS = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
@@ -39,6 +39,8 @@ def misfit(w13: Tensor, w2: Tensor) -> str:
     for name, weight in (("w13", w13), ("w2", w2)):
         if weight.stride(2) != 1 or any(stride % multiple for stride in weight.stride()[:2]):
             return f"{name} has strides {list(weight.stride())}, expected contiguous rows at multiples of {multiple} elements"
+        if not torch.compiler.is_compiling() and weight.data_ptr() % 16:  # torch.compile cannot trace an address
+            return f"{name} begins at an address that is no multiple of 16 bytes"
     return ""
 
 
@@ -53,6 +55,10 @@ def refusal(m: Call) -> str:
     chosen = m.k if m.ids is None else m.ids.shape[-1]
     if experts > MOST_EXPERTS or chosen > MOST_PER_TOKEN:
         return f"a token has {chosen} of {experts} experts, expected at most {MOST_PER_TOKEN} of {MOST_EXPERTS}"
+    if m.logits is not None and m.logits.dtype not in (torch.float32, *DTYPES):
+        return f"logits is {m.logits.dtype}, expected torch.float32, torch.float16 or torch.bfloat16"
+    if m.logits is not None and m.groups > MOST_GROUPS:
+        return f"groups = {m.groups}, expected at most {MOST_GROUPS}"
     if m.w13.device.type != _linear.DEVICE:
         return f"the weights are on {m.w13.device.type}, expected {_linear.DEVICE}"
     if torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in m):
@@ -85,7 +91,8 @@ def route(m: Call) -> tuple[Tensor, Tensor]:
     ids = chosen.sort(dim=-1, descending=True, stable=True).indices[:, : m.k]  # the lower expert wins a tie
     weights = scores.gather(-1, ids)
     if m.renormalize:
-        weights = weights / weights.sum(-1, keepdim=True)
+        total = weights.sum(-1, keepdim=True)
+        weights = torch.where(total >= torch.finfo(torch.float32).tiny, weights / total, 1 / m.k)
     return weights * m.scale, ids
 
 

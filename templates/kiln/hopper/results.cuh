@@ -6,8 +6,8 @@
 namespace kiln {
 
 // Rounds COLUMNS columns of a warpgroup's results to T (f16 or bf16) and writes them to `tile`. `d` begins at these columns.
-// The tile has 64 rows of COLUMNS elements with a swizzle of 128: a [[tensormap]] with box = [COLUMNS, 64] and
-// swizzle = 128. COLUMNS is 16, 32 or 64.
+// The tile has 64 rows of COLUMNS elements with a swizzle as wide as a row: a [[tensormap]] with box = [COLUMNS, 64] and
+// swizzle = 2 * COLUMNS. COLUMNS is 16, 32 or 64.
 // REQUIRES: all threads of the warpgroup call it; `tile` is aligned to 1024 bytes.
 template <typename T, int COLUMNS = 64>
 __device__ __forceinline__ void store_columns(void* tile, const f32* d) {
@@ -19,7 +19,7 @@ __device__ __forceinline__ void store_columns(void* tile, const f32* d) {
   for (int j = 0; j < COLUMNS / 16; ++j) {
     const u32 place = row * (COLUMNS * 2) + (2 * j + lane / 16) * 16;
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     start + (place ^ place / 128 % 8 * 16)),
+                     start + (place ^ place / 128 % (COLUMNS / 8) * 16)),
                  "r"(pack<T>(d[8 * j], d[8 * j + 1])), "r"(pack<T>(d[8 * j + 2], d[8 * j + 3])),
                  "r"(pack<T>(d[8 * j + 4], d[8 * j + 5])), "r"(pack<T>(d[8 * j + 6], d[8 * j + 7]))
                  : "memory");
