@@ -140,7 +140,7 @@ def test_prewarm_takes_a_plan_as_text_and_as_a_file(service, tmp_path):
 @pytest.mark.parametrize("wheel", [False, True])
 def test_a_wheel_without_nvrtc_names_its_extra(tmp_path, monkeypatch, wheel):
     monkeypatch.setattr(kiln._errors, "_comes_from_a_wheel", lambda: wheel)
-    service = kiln.Service(cuda_home=str(tmp_path / "none"), cache_dir=tmp_path / "cache", hermetic=True)
+    service = kiln.Service(cuda_home=tmp_path / "none", cache_dir=tmp_path / "cache", hermetic=True)
     with service, pytest.raises(kiln.Error, match="no NVRTC found") as caught:
         service.compile("rms_norm", T="bf16", H=64)
     assert caught.value.code == kiln.Code.no_compiler
