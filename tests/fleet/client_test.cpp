@@ -120,6 +120,19 @@ TEST_F(ClientOfRedis, NoticesThatThePasswordWasRotated) {
   EXPECT_TRUE(old.call(command({"GET", "k"}), soon()));  // rotated back, before three failures
 }
 
+TEST_F(ClientOfRedis, TheUrlsTimeoutReplacesTheClientsOwn) {
+  RedisServer server;
+  ClientOptions with = options(server.unix_url() + "?timeout=50");
+  with.breaker.failures = 1000000;  // a busy machine may take longer
+  Client client(std::move(with));
+  EXPECT_TRUE(base::poll_until(soon(), [&] { return bool(client.call(command({"PING"}), soon())); }));
+  server.pause();
+  const Answer answer = client.call(command({"PING"}), soon());
+  server.resume();
+  EXPECT_EQ(answer.fault, Fault::timeout);
+  EXPECT_NE(answer.detail.find("50 ms"), std::string::npos) << answer.detail;
+}
+
 TEST_F(ClientOfRedis, IsThereAgainAfterARestart) {
   RedisServer server;
   Client client(options(server.url()));

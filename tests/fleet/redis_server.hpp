@@ -123,6 +123,8 @@ class RedisServer {
   std::string socket() const { return directory_.path() + "/socket"; }
   int port() const { return port_; }
   std::string unix_url() const { return "redis+unix://" + socket(); }
+  /// A URL for processes that must not give the server up when the machine is busy.
+  std::string patient_url() const { return unix_url() + "?timeout=20000"; }
   std::string url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
   const std::string& directory() const { return directory_.path(); }
 

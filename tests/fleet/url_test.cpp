@@ -74,6 +74,8 @@ TEST(RemoteUrl, ReadsSeveralServersWhichShareTheRest) {
   }
   EXPECT_EQ(Url::parse("redis://a,b,a").servers.size(), 2u);
   EXPECT_TRUE(Url::parse("redis://a,b?cluster=true").cluster);
+  EXPECT_EQ(Url::parse("redis://a?timeout=2500,b").timeout, std::chrono::milliseconds(2500));
+  EXPECT_EQ(Url::parse("redis://a").timeout.count(), 0);
 }
 
 TEST(RemoteUrl, RefusesWhatMakesNoSense) {
@@ -95,6 +97,12 @@ TEST(RemoteUrl, RefusesWhatMakesNoSense) {
                            "redis://h,,g",
                            "redis://h,",
                            "redis://h?cluster=maybe",
+                           "redis://h?timeout=",
+                           "redis://h?timeout=0",
+                           "redis://h?timeout=-1",
+                           "redis://h?timeout=600001",
+                           "redis://h?timeout=1s",
+                           "redis://a?timeout=1,b?timeout=2",
                            "redis://h/1?cluster=true",
                            "rediss://h?cert=c",
                            "redis://%zz@h",

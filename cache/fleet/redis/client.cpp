@@ -36,6 +36,7 @@ Client::Client(const ClientOptions& options) : impl_(std::make_unique<Impl>()) {
   constexpr base::Clock::duration kLongest = std::chrono::hours(1);
   common->timeouts = {std::min(options.timeouts.connect, kLongest), std::min(options.timeouts.read, kLongest),
                       std::max<std::uint64_t>(1, options.timeouts.bytes_per_second)};
+  if (url.timeout.count() > 0) common->timeouts.connect = common->timeouts.read = url.timeout;
   common->breaker = options.breaker;
   common->connections = std::max(1, options.connections);
   common->idle = options.idle;

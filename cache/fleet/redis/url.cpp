@@ -11,10 +11,11 @@ namespace {
 
 constexpr std::uint16_t kPort = 6379;
 constexpr std::size_t kLongestUnixPath = 107;  // sockaddr_un
+constexpr int kLongestTimeoutMs = 600'000;
 
 /// One server's piece of the text. Values that were not given stay empty.
 struct Piece {
-  std::optional<std::string> scheme, user, password, database, ca, cert, key, cluster;
+  std::optional<std::string> scheme, user, password, database, ca, cert, key, cluster, timeout;
   bool names_user = false, password_option = false;  // "user@", "?password="
   Endpoint endpoint;
 };
@@ -87,9 +88,10 @@ class Parser {
                                                 : name == "db"       ? &piece.database
                                                 : name == "user"     ? &piece.user
                                                 : name == "password" ? &piece.password
+                                                : name == "timeout"  ? &piece.timeout
                                                                      : nullptr;
       if (!field || equals == std::string_view::npos)
-        fail("the options are ca=, cert=, key=, cluster=, db=, user= and password=");
+        fail("the options are ca=, cert=, key=, cluster=, db=, user=, password= and timeout=");
       *field = decoded(option.substr(equals + 1), "an option");
       piece.password_option = piece.password_option || field == &piece.password;
     }
@@ -184,6 +186,7 @@ Url Url::parse(std::string_view text) {
     agree(all.cert, piece.cert, "cert=");
     agree(all.key, piece.key, "key=");
     agree(all.cluster, piece.cluster, "cluster=");
+    agree(all.timeout, piece.timeout, "timeout=");
     const auto same = [&](const Endpoint& other) { return other.name == piece.endpoint.name; };
     if (std::none_of(url.servers.begin(), url.servers.end(), same))
       url.servers.push_back(std::move(piece.endpoint));
@@ -212,6 +215,14 @@ Url Url::parse(std::string_view text) {
       refuse("the database must be a number from 0 to 65535");
   }
   if (url.cluster && url.database != 0) refuse("a cluster has only database 0");
+  if (all.timeout) {
+    const std::string& digits = *all.timeout;
+    int ms = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ms);
+    if (error != std::errc() || end != digits.data() + digits.size() || ms < 1 || ms > kLongestTimeoutMs)
+      refuse("timeout= must be a number of milliseconds from 1 to 600000");
+    url.timeout = std::chrono::milliseconds(ms);
+  }
   return url;
 }
 

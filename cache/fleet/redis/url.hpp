@@ -7,15 +7,17 @@
 //     host    = name | IPv4 | "[" IPv6 "]"               port 6379 unless given
 //     options = name "=" value *("&" name "=" value)     ca, cert, key (files of PEM; ca also a directory),
 //                                                        cluster = true | false, db (Unix sockets),
-//                                                        user, password (Unix sockets)
+//                                                        user, password (Unix sockets),
+//                                                        timeout (milliseconds, 1 to 600000)
 //
-//
+// timeout replaces the time to connect and the time for an answer.
 // User, password, path and values are percent-decoded ("%2C" is a comma). Everything but the address holds
 // for all servers, wherever it stands; two servers that differ in it are an error. User and password stand
 // with the first server. After ?password= a further server begins with its scheme: otherwise it may be the
 // rest of a password whose comma was not encoded.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -39,6 +41,7 @@ struct Url {
   int database = 0;
   bool tls = false, cluster = false;
   std::string ca, cert, key;
+  std::chrono::milliseconds timeout{0};  ///< to connect, and for an answer; 0: the client's own
 
   /// Throws Error(invalid_argument) that says what is wrong, and with which server. The error never repeats
   /// the text: a URL that is written wrongly may hold a password in any place.

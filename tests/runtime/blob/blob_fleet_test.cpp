@@ -44,7 +44,7 @@ TEST_F(BlobFleetTest, AnotherNodeFindsBlobsOfAnySize) {
   for (const bool behind : {false, true}) {
     const std::string suffix = behind ? "behind" : "";
     {
-      Service a(node("a" + suffix, server_->unix_url()));
+      Service a(node("a" + suffix, server_->patient_url()));
       BlobSpace& space = space_of(a, behind);
       std::string why;
       space.put("small" + suffix, "content", nullptr, why);
@@ -52,7 +52,7 @@ TEST_F(BlobFleetTest, AnotherNodeFindsBlobsOfAnySize) {
       space.put("large" + suffix, large, nullptr, why);
       ASSERT_TRUE(a.core().path().flush(soon()));
     }
-    Service b(node("b" + suffix, server_->unix_url()));
+    Service b(node("b" + suffix, server_->patient_url()));
     BlobSpace& space = space_of(b, behind);
     EXPECT_EQ(space.get("small" + suffix), "content");
     EXPECT_TRUE(space.get("middle" + suffix) == middle);
@@ -67,7 +67,7 @@ TEST_F(BlobFleetTest, AnotherNodeFindsBlobsOfAnySize) {
 TEST_F(BlobFleetTest, ABlobWithoutOneOfItsPartsIsAMiss) {
   const std::string large = noise(std::size_t{30} << 20);
   {
-    Service a(node("a", server_->unix_url()));
+    Service a(node("a", server_->patient_url()));
     std::string why;
     space_of(a).put("large", large, nullptr, why);
     ASSERT_TRUE(a.core().path().flush(soon()));
@@ -77,7 +77,7 @@ TEST_F(BlobFleetTest, ABlobWithoutOneOfItsPartsIsAMiss) {
                      [&](cache::Record&& record) { facts = cache::decode_blob(record.facts); });
   ASSERT_EQ(facts.parts, 3u);
   ASSERT_TRUE(forget_on_server(cache::blob_part_key(facts, 1).key));
-  Service b(reader("b", server_->unix_url()));
+  Service b(reader("b", server_->patient_url()));
   BlobSpace& space = space_of(b);
   EXPECT_EQ(space.get("large"), std::nullopt);
   EXPECT_EQ(space.counts().misses.load(), 1u);

@@ -245,7 +245,7 @@ TEST_F(OtherArch, ANodeThatMayNotCompileTakesTheFamilysImageFromTheTier) {
   const auto node = [&](const std::string& name) {
     Options o = options();
     o.cache_dir = tree_.at(name);
-    o.remote = server.unix_url(), o.remote_mode = "fleet", o.remote_sign = tree_.at("fleet.key");
+    o.remote = server.patient_url(), o.remote_mode = "fleet", o.remote_sign = tree_.at("fleet.key");
     return o;
   };
   {

@@ -20,7 +20,7 @@ class RemoteLoad : public FakeRuntime {
   Options node(const std::string& name) const {
     Options o = options();
     o.cache_dir = tree_.at(name);
-    o.remote = server_->unix_url(), o.remote_mode = "fleet", o.remote_sign = tree_.at("fleet.key");
+    o.remote = server_->patient_url(), o.remote_mode = "fleet", o.remote_sign = tree_.at("fleet.key");
     return o;
   }
   std::optional<RedisServer> server_;
@@ -54,7 +54,7 @@ TEST_F(RemoteLoad, AnImageThatTheDriverRefusesIsCompiledInstead) {
 }
 
 TEST_F(RemoteLoad, HermeticOptionsWithoutATierAskNobody) {
-  ::setenv("KILN_REMOTE", server_->unix_url().c_str(), 1);
+  ::setenv("KILN_REMOTE", server_->patient_url().c_str(), 1);
   Service service(options());
   service.open("rms_norm").get(Dtype::bf16, 4096);
   EXPECT_EQ(service.stats().remote_state, KILN_REMOTE_NONE);

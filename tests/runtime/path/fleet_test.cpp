@@ -62,13 +62,13 @@ TEST_F(Redis, TheBreakersStatesAreSeenInStats) {
 
 TEST_F(Redis, AFullServerTakesNothingAndTheKernelIsServed) {
   RedisServer server({"--maxmemory", "1", "--maxmemory-policy", "noeviction"});  // full without any key
-  Service service(node("a", server.unix_url()));
+  Service service(node("a", server.patient_url()));
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
   EXPECT_TRUE(service.core().path().flush(base::Deadline::after(10s)));
   const kiln_stats s = stats_of(service);
   EXPECT_EQ(s.remote_puts, 0u);
   EXPECT_EQ(s.remote_miss_absent + s.remote_miss_refused, 1u);
-  Service again(node("b", server.unix_url()));
+  Service again(node("b", server.patient_url()));
   EXPECT_EQ(compile(again, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
 }
 
@@ -91,7 +91,7 @@ TEST_F(Redis, AWrongPasswordIsAMissAndARotatedOneWorksAfterARestart) {
 TEST_F(Redis, AMillionKeysInTheServerCostNothingMore) {
   RedisServer server({"--enable-debug-command", "yes"});
   {
-    Service a(node("a", server.unix_url()));
+    Service a(node("a", server.patient_url()));
     for (int n = 1; n <= 20; ++n) compile(a, "scale", {Dtype::f32, n});
   }
   const auto redis = client(server);
@@ -101,7 +101,7 @@ TEST_F(Redis, AMillionKeysInTheServerCostNothingMore) {
     const auto size = redis->call(fleet::Command{{"DBSIZE"}, {}, 64}, base::Deadline::never());
     return size && size.reply.integer > 1'000'000;
   }));
-  Service b(reader("b", server.unix_url()));
+  Service b(reader("b", server.patient_url()));
   std::vector<double> ms;
   for (int n = 1; n <= 20; ++n) {
     const auto start = base::Clock::now();
@@ -115,13 +115,13 @@ TEST_F(Redis, AMillionKeysInTheServerCostNothingMore) {
 
 TEST_F(Redis, AFlushedServerIsFilledAgain) {
   RedisServer server;
-  Service a(node("a", server.unix_url())), b(node("b", server.unix_url()));
+  Service a(node("a", server.patient_url())), b(node("b", server.patient_url()));
   compile(a, "scale", {Dtype::f32, 1});
   a.core().path().flush();
   ask(*client(server), {"FLUSHALL"});
   EXPECT_EQ(compile(b, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
   b.core().path().flush();
-  Service c(reader("c", server.unix_url()));
+  Service c(reader("c", server.patient_url()));
   EXPECT_EQ(compile(c, "scale", {Dtype::f32, 1}).outcome, Outcome::remote);
 }
 
@@ -148,7 +148,7 @@ TEST_F(Waiting, ACallersDeadlineEndsHisWaitAndNotTheFlight) {
   RedisServer server;
   const auto redis = client(server);
   hold_lease(*redis, key_of(1), 1500);
-  Service service(node("a", server.unix_url()));
+  Service service(node("a", server.patient_url()));
   auto& scale = service.open("scale", KILN_DEVICE_NONE, "sm_90a");
   runtime::GetRequest hasty;
   hasty.deadline = base::Deadline::after(200ms);
@@ -174,7 +174,7 @@ TEST_F(Waiting, EndingTheServiceEndsTheWait) {
   RedisServer server;
   const auto redis = client(server);
   hold_lease(*redis, key_of(1), 60'000);
-  const auto service = std::make_unique<Service>(node("a", server.unix_url()));
+  const auto service = std::make_unique<Service>(node("a", server.patient_url()));
   std::thread caller([&] {
     try {
       compile(*service, "scale", {Dtype::f32, 1});
@@ -195,7 +195,7 @@ TEST_F(Waiting, ATokenThatIsNotOursIsNeverTouched) {
   const auto redis = client(server);
   const Key key = key_of(1);
   hold_lease(*redis, key, 60'000);
-  Options o = node("a", server.unix_url());
+  Options o = node("a", server.patient_url());
   o.remote_budget_s = 0.5;
   Service service(o);
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
@@ -207,10 +207,10 @@ TEST_F(Waiting, ATokenThatIsNotOursIsNeverTouched) {
 TEST_F(Redis, ThreadsOfOneProcessAskOnce) {
   RedisServer server;
   {
-    Service a(node("a", server.unix_url()));
+    Service a(node("a", server.patient_url()));
     compile(a, "scale", {Dtype::f32, 1});
   }
-  Service b(reader("b", server.unix_url()));
+  Service b(reader("b", server.patient_url()));
   std::vector<std::thread> threads;
   for (int i = 0; i < 16; ++i) threads.emplace_back([&] { compile(b, "scale", {Dtype::f32, 1}); });
   for (auto& thread : threads) thread.join();
@@ -221,14 +221,14 @@ TEST_F(Redis, ThreadsOfOneProcessAskOnce) {
 TEST_F(Redis, AForkedChildAsksAndWritesForItself) {
   if (const char* why = cannot_fork_busy()) GTEST_SKIP() << why;
   RedisServer server;
-  Service service(node("a", server.unix_url()));
+  Service service(node("a", server.patient_url()));
   compile(service, "scale", {Dtype::f32, 1});
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(30);
     int status = 1;
     try {
-      Options o = node("b", server.unix_url());
+      Options o = node("b", server.patient_url());
       const auto inherited = compile(service, "scale", {Dtype::f32, 2});
       service.core().path().flush();
       status = inherited.outcome == Outcome::compiled ? 0 : 2;
@@ -241,7 +241,7 @@ TEST_F(Redis, AForkedChildAsksAndWritesForItself) {
   EXPECT_EQ(status, 0);
   compile(service, "scale", {Dtype::f32, 3});
   service.core().path().flush();
-  Service reads(reader("c", server.unix_url()));
+  Service reads(reader("c", server.patient_url()));
   for (int n = 1; n <= 3; ++n)
     EXPECT_EQ(compile(reads, "scale", {Dtype::f32, n}).outcome, Outcome::remote) << n;
 }
@@ -249,10 +249,10 @@ TEST_F(Redis, AForkedChildAsksAndWritesForItself) {
 TEST_F(Redis, ASealedServicesPrepareFetchesAndItsGetDoesNot) {
   RedisServer server;
   {
-    Service a(node("a", server.unix_url()));
+    Service a(node("a", server.patient_url()));
     for (int n = 1; n <= 2; ++n) compile(a, "scale", {Dtype::f32, n});
   }
-  Options o = reader("b", server.unix_url());
+  Options o = reader("b", server.patient_url());
   o.mode = Mode::sealed;
   Service sealed(o);
   EXPECT_THROW(compile(sealed, "scale", {Dtype::f32, 1}), Error);
@@ -276,7 +276,7 @@ TEST_F(Redis, ASealedServicesPrepareFetchesAndItsGetDoesNot) {
 
 TEST_F(Redis, WhatASealedServiceMissesIsReported) {
   RedisServer server;
-  Options o = reader("b", server.unix_url());
+  Options o = reader("b", server.patient_url());
   o.mode = Mode::sealed;
   Service sealed(o);
   EXPECT_THROW(compile(sealed, "scale", {Dtype::f32, 1}), Error);
@@ -311,7 +311,7 @@ TEST_F(Redis, ReportsAreKeptUntilTheServerHasThem) {
 
 TEST_F(Redis, OneWhoMayCompileDoesNotInheritTheRefusalOfOneWhoMayNot) {
   RedisServer server;
-  Service service(reader("a", server.unix_url()));
+  Service service(reader("a", server.patient_url()));
   std::vector<std::thread> threads;
   std::atomic<int> compiled{0}, refused{0};
   for (int i = 0; i < 8; ++i)

@@ -39,10 +39,10 @@ class FleetClocks : public FleetCommand {
     return node;
   }
   Environment node(const std::string& name) const {
-    return with_clock(FleetCommand::node(name, server_->unix_url()), name);
+    return with_clock(FleetCommand::node(name, server_->patient_url()), name);
   }
   Environment reader(const std::string& name) const {
-    return with_clock(FleetCommand::reader(name, server_->unix_url()), name);
+    return with_clock(FleetCommand::reader(name, server_->patient_url()), name);
   }
 
   fleet::Reply ask(std::vector<std::string> words) {

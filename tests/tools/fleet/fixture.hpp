@@ -60,9 +60,9 @@ class Fleet : public FleetCommand {
     client_.emplace(fleet::test::options(server_->unix_url()));
   }
 
-  Environment node(const std::string& name) const { return FleetCommand::node(name, server_->unix_url()); }
+  Environment node(const std::string& name) const { return FleetCommand::node(name, server_->patient_url()); }
   Environment reader(const std::string& name) const {
-    return FleetCommand::reader(name, server_->unix_url());
+    return FleetCommand::reader(name, server_->patient_url());
   }
 
   fleet::Reply ask(std::vector<std::string> words) {

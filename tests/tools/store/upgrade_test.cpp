@@ -76,7 +76,7 @@ TEST_F(Upgrade, ATierIsPassedOverAndFilledBeside) {
   ASSERT_EQ(kiln({"bundle", "keygen", path("fleet")}).status, 0);
   const auto node = [&](const std::string& name) {
     return with({{"KILN_CACHE_DIR", path(name)},
-                 {"KILN_REMOTE", server.unix_url()},
+                 {"KILN_REMOTE", server.patient_url()},
                  {"KILN_REMOTE_MODE", "fleet"},
                  {"KILN_REMOTE_KEY", path("0.1/release.pub")},
                  {"KILN_REMOTE_SIGN", path("fleet.key")}});
