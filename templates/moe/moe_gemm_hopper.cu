@@ -143,9 +143,9 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
 #pragma unroll 1
         for (int step = 0; step < STEPS; ++step, shared.ring.next(at)) {
           Barrier& full = shared.ring.full[at.stage];
-          shared.ring.empty[at.stage].wait(at.parity ^ 1);
-          if (step >= ahead && lane == 0) {
-            full.arrive_expecting(stage_bytes);
+          // One lane waits. Another lane's wait might come after the phase has ended twice, and would never end.
+          if (lane == 0 && step >= ahead) {
+            shared.ring.begin(at, stage_bytes);
             load_b(at.stage, step, column, of.expert);
           }
           __syncwarp();
@@ -165,7 +165,6 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
           if constexpr (BLOCKWISE) copy_async_arrive(&full);
         }
       }
-      if (early) pdl_wait();  // a block without a tile
     }
     __syncwarp();
   } else {
