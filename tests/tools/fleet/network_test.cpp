@@ -2,6 +2,7 @@
 #include "cache/fleet/redis/client.hpp"
 #include "fleet/client_calls.hpp"
 #include "support/network_namespace.hpp"
+#include "support/nightly.hpp"
 #include "tools/fleet/fixture.hpp"
 
 namespace kiln::test {
@@ -67,6 +68,7 @@ std::uint64_t faults_in(const nlohmann::json& counts) {
 }
 
 TEST_F(FleetNetwork, HostsCompileEachKernelOnce) {
+  KILN_NIGHTLY_ONLY();  // twelve processes at once: on a busy machine some keep a store's gate for too long
   constexpr int kHosts = 6, kProcesses = 2, kKeys = 24;
   write("plan.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = { from = 14, to = " +
                          std::to_string(13 + kKeys) + ", step = 1 }\n");
