@@ -29,6 +29,27 @@ __device__ __forceinline__ f32 activated(f32 x) {
   }
 }
 
+template <int W>
+__device__ __forceinline__ void scale(f32 (&x)[W], f32 by) {
+#pragma unroll
+  for (int i = 0; i < W; ++i) x[i] *= by;
+}
+// Multiplies each element by `by` and its own factor of `columns`.
+template <int W>
+__device__ __forceinline__ void scale(f32 (&x)[W], f32 by, const f32* columns) {
+  f32 each[W];
+  widen(load<W>(columns), each);
+#pragma unroll
+  for (int i = 0; i < W; ++i) x[i] *= by * each[i];
+}
+template <int W, typename T>
+__device__ __forceinline__ void add(f32 (&x)[W], const T* from) {
+  f32 each[W];
+  widen(load<W>(from), each);
+#pragma unroll
+  for (int i = 0; i < W; ++i) x[i] += each[i];
+}
+
 // Finishes sums: y = act(x + bias) + residual, or with a gate y = act(gate + bias[n]) * (up + bias[N + n]) + residual.
 template <typename OUT, int N, Factors SCALES, bool BIAS, Activation ACT, bool GATED, bool RESIDUAL>
 struct Epilogue {
@@ -66,27 +87,6 @@ struct Epilogue {
       for (int i = 0; i < W; ++i) x[i] *= up[i];
     }
     if constexpr (RESIDUAL) add(x, residual + row * stride_residual + n);
-  }
-
- private:
-  template <int W>
-  __device__ static __forceinline__ void scale(f32 (&x)[W], f32 by) {
-#pragma unroll
-    for (int i = 0; i < W; ++i) x[i] *= by;
-  }
-  template <int W>
-  __device__ static __forceinline__ void scale(f32 (&x)[W], f32 by, const f32* columns) {
-    f32 each[W];
-    widen(load<W>(columns), each);
-#pragma unroll
-    for (int i = 0; i < W; ++i) x[i] *= by * each[i];
-  }
-  template <int W>
-  __device__ static __forceinline__ void add(f32 (&x)[W], const OUT* from) {
-    f32 each[W];
-    widen(load<W>(from), each);
-#pragma unroll
-    for (int i = 0; i < W; ++i) x[i] += each[i];
   }
 };
 

@@ -98,20 +98,6 @@ struct ExpertEpilogue {
     }
     if constexpr (WEIGHT == Weight::result) scale(x, weight);
   }
-
- private:
-  template <int W>
-  __device__ static __forceinline__ void scale(f32 (&x)[W], f32 by) {
-#pragma unroll
-    for (int i = 0; i < W; ++i) x[i] *= by;
-  }
-  template <int W>
-  __device__ static __forceinline__ void add(f32 (&x)[W], const BIAS_T* from) {
-    f32 each[W];
-    widen(load<W>(from), each);
-#pragma unroll
-    for (int i = 0; i < W; ++i) x[i] += each[i];
-  }
 };
 
 }  // namespace kiln

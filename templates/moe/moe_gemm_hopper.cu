@@ -180,7 +180,6 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       }
     };
     const Finish finish{bias, weights, alpha, limit};
-    bool first = true;
     for (int tile = cluster; tile < tiles.count(); tile += clusters) {
       int first_column;
       const ExpertRows of = place(tile, first_column);
@@ -218,8 +217,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       if constexpr (SWAP) {
         using Parts = Sums<Shape>;
         f32* const memory = reinterpret_cast<f32*>(shared.out);
-        if (!first) sync_threads(1, 128 * WARPGROUPS);  // the results of the tile before have been read
-        first = false;
+        if (tile != cluster)
+          sync_threads(1, 128 * WARPGROUPS);  // the results of the tile before have been read
         Parts::put(memory, sums, group);
         sync_threads(1, 128 * WARPGROUPS);
         Parts::template each<GATED>(memory, 0, finish_and_store);

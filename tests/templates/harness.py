@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import importlib.util
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -308,3 +309,16 @@ def compiled(function):
         return None
     torch._dynamo.reset()
     return torch.compile(function, dynamic=False)
+
+
+@functools.cache
+def portable_template(folder, name, source, portable):
+    """Adds the template `portable`: the shipped template `name` without what it has for Hopper, for this GPU. Returns its name."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / f"templates/{folder}/{name}.toml").read_text()
+
+    def cut(text, first, behind):
+        return text[: text.index(first)] + text[text.index(behind) :]
+
+    text = cut(cut(text, "[[bind]]", "[launch]"), "[arch.sm_90a]", "[cost]").replace(f'source = "{source}"\n', "")
+    add_template(text.replace(f'name = "{name}"', f'name = "{portable}"', 1), f'#include "{folder}/{source}"\n')
+    return portable

@@ -14,6 +14,13 @@ constexpr std::size_t kLongestUnixPath = 107;  // sockaddr_un
 constexpr int kLongestTimeoutMs = 600'000;
 
 /// One server's piece of the text. Values that were not given stay empty.
+/// Reads a number that is the whole text. Returns false when the text is none, or the number is out of range.
+template <class Number>
+bool read_number(std::string_view text, Number least, Number most, Number& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && out >= least && out <= most;
+}
+
 struct Piece {
   std::optional<std::string> scheme, user, password, database, ca, cert, key, cluster, timeout;
   bool names_user = false, password_option = false;  // "user@", "?password="
@@ -140,8 +147,7 @@ class Parser {
           "':' in a password)");
     endpoint.port = kPort;
     if (!text_.empty()) {
-      const auto [end, error] = std::from_chars(text_.data() + 1, text_.data() + text_.size(), endpoint.port);
-      if (text_[0] != ':' || error != std::errc() || end != text_.data() + text_.size() || endpoint.port == 0)
+      if (text_[0] != ':' || !read_number<std::uint16_t>(text_.substr(1), 1, 65535, endpoint.port))
         fail("the port must be a number from 1 to 65535");
     }
     endpoint.name =
@@ -208,18 +214,12 @@ Url Url::parse(std::string_view text) {
   if (all.cluster && *all.cluster != "true" && *all.cluster != "false")
     refuse("cluster= must be true or false");
   url.cluster = all.cluster == "true";
-  if (const std::string digits = all.database.value_or("0"); !digits.empty()) {
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), url.database);
-    if (error != std::errc() || end != digits.data() + digits.size() || url.database < 0 ||
-        url.database > 0xffff)
-      refuse("the database must be a number from 0 to 65535");
-  }
+  if (const std::string digits = all.database.value_or("0");
+      !digits.empty() && !read_number(digits, 0, 0xffff, url.database))
+    refuse("the database must be a number from 0 to 65535");
   if (url.cluster && url.database != 0) refuse("a cluster has only database 0");
-  if (all.timeout) {
-    const std::string& digits = *all.timeout;
-    int ms = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ms);
-    if (error != std::errc() || end != digits.data() + digits.size() || ms < 1 || ms > kLongestTimeoutMs)
+  if (int ms = 0; all.timeout) {
+    if (!read_number(*all.timeout, 1, kLongestTimeoutMs, ms))
       refuse("timeout= must be a number of milliseconds from 1 to 600000");
     url.timeout = std::chrono::milliseconds(ms);
   }

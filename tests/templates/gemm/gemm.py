@@ -2,15 +2,11 @@
 PyTorch.
 """
 
-import functools
-import pathlib
-
 import torch
 from harness import (
     DTYPES,
     Guarded,
     Row,
-    add_template,
     between_nans,
     expect_close,
     expect_refused,
@@ -18,6 +14,7 @@ from harness import (
     kernel,
     normal,
     peers,
+    portable_template,
     prefetch,
     relative_rms,
 )
@@ -203,17 +200,9 @@ def test_fp8_sums_keep_their_bits():
         expect_close(out, a.double() @ b.double().t(), 3e-4, f"{cut}")
 
 
-@functools.cache
 def portable():
-    """The template without what it has for Hopper: the kernel of the other architectures, on this GPU."""
-    text = (pathlib.Path(__file__).resolve().parents[3] / "templates/gemm/gemm.toml").read_text()
-
-    def cut(text, first, behind):
-        return text[: text.index(first)] + text[text.index(behind) :]
-
-    text = cut(cut(text, "[[bind]]", "[launch]"), "[arch.sm_90a]", "[cost]").replace('source = "portable.cu"\n', "")
-    add_template(text.replace('name = "gemm"', 'name = "portable"', 1), '#include "gemm/portable.cu"\n')
-    return "portable"
+    """The kernel of the other architectures, on this GPU."""
+    return portable_template("gemm", "gemm", "portable.cu", "portable")
 
 
 def test_portable_kernel():

@@ -5,14 +5,12 @@ its time beside PyTorch.
 import dataclasses
 import functools
 import itertools
-import pathlib
 
 import torch
 from harness import (
     DTYPES,
     Guarded,
     Row,
-    add_template,
     between_nans,
     expect_close,
     expect_refused,
@@ -20,6 +18,7 @@ from harness import (
     kernel,
     normal,
     peers,
+    portable_template,
     prefetch,
 )
 from moe_align import capacity_of, reference, topk_ids
@@ -539,17 +538,9 @@ def test_a_layer_of_experts():
         expect_close(y, want, TOLERANCE["bf16"], f"y, {tokens} tokens, BLOCK={block}")
 
 
-@functools.cache
 def portable():
-    """The template without what it has for Hopper: the kernel of the other architectures, on this GPU."""
-    text = (pathlib.Path(__file__).resolve().parents[3] / "templates/moe/moe_gemm.toml").read_text()
-
-    def cut(text, first, behind):
-        return text[: text.index(first)] + text[text.index(behind) :]
-
-    text = cut(cut(text, "[[bind]]", "[launch]"), "[arch.sm_90a]", "[cost]").replace('source = "moe_gemm_portable.cu"\n', "")
-    add_template(text.replace('name = "moe_gemm"', 'name = "moe_portable"', 1), '#include "moe/moe_gemm_portable.cu"\n')
-    return "moe_portable"
+    """The kernel of the other architectures, on this GPU."""
+    return portable_template("moe", "moe_gemm", "moe_gemm_portable.cu", "moe_portable")
 
 
 def test_portable_kernel():
