@@ -168,6 +168,7 @@ def test_the_block_has_room_for_the_rows_of_nearly_every_expert():
     pairs_of_128_experts = {8: 8, 512: 8, 513: 16, 1248: 16, 1249: 32, 2881: 32, 2882: 64, 6384: 64, 6385: 128, 1 << 20: 128}
     for pairs, block in pairs_of_128_experts.items():
         assert _fused_moe.block_of(pairs, 128) == block
+        assert _fused_moe.block_of(pairs, 128, quantised=True) == (block if pairs == 1 << 20 else min(block, 64))
 
 
 def test_x_may_be_rows_of_a_wider_tensor(computing):

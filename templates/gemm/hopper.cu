@@ -230,10 +230,12 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
             tma_store_commit();
           }
         }
-      } else {  // some columns at a time, or some and their gates
+      } else {
         using Part = Columns<GATED, RIGHT>;
-        f32* const memory = reinterpret_cast<f32*>(shared.out) + group * COLUMNS_FLOATS;
-        Part::template finish<Finish::slow_to_compile>(memory, sums, group, finish_and_store);
+        const int row = group * 64 + Part::row();
+        Part::template finish<Finish::slow_to_compile>(sums, [&](int second, int column, auto& x, auto& up) {
+          finish_and_store(row + second * 8, column, x, up);
+        });
       }
     }
     if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();  // shared memory ends with the block

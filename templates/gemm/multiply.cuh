@@ -32,12 +32,15 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& 
   using AB = typename Shared::Element;
   constexpr int RIGHT = Shape::right, STAGES = Shape::stages;
   const int lane = threadIdx.x % 32;
-  const auto products = [&](f32(&to)[RIGHT / 2], bool add) {
+  // Begins the products of the stage at `place`, once it is full.
+  const auto begin_products = [&](f32(&to)[RIGHT / 2], const RingPlace& place, bool add) {
+    shared.ring.wait(place);
+    if constexpr (Shared::copied) fence_async_shared();  // now wgmma sees what threads copied
     wgmma_begin();
 #pragma unroll
     for (int box = 0; box < Shape::boxes; ++box) {
-      const u64 l = wgmma_operand<128>(shared.left[at.stage][box] + group * 64 * Shared::BK);
-      const u64 r = wgmma_operand<128>(shared.right[at.stage][box]);
+      const u64 l = wgmma_operand<128>(shared.left[place.stage][box] + group * 64 * Shared::BK);
+      const u64 r = wgmma_operand<128>(shared.right[place.stage][box]);
 #pragma unroll
       for (int k = 0; k < 128; k += 32)
         wgmma<AB, RIGHT>(to, l + wgmma_along(k), r + wgmma_along(k), add || box > 0 || k > 0);
@@ -47,8 +50,7 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& 
   if constexpr (sizeof(AB) == 2) {
 #pragma unroll 1
     for (int step = begin; step < end; ++step, shared.ring.next(at)) {
-      shared.ring.wait(at);
-      products(sums, step > begin);
+      begin_products(sums, at, step > begin);
       wgmma_wait<1>();  // the products of the stage before have ended
       if (step > begin) release((at.stage + STAGES - 1) % STAGES);
     }
@@ -64,29 +66,23 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& 
 #pragma unroll
       for (int i = 0; i < PARTS; ++i) factor[i] = load_one(factors[i] + begin);
     }
-#pragma unroll 1
-    for (int step = begin; step < end; ++step, shared.ring.next(at)) {
+    // Adds `part`, the products of the stage at `at`, which have ended.
+    const auto add = [&](f32(&part)[RIGHT / 2], int step) {
       f32 next[PARTS];
       if constexpr (Shared::scaled) {
 #pragma unroll
         for (int i = 0; i < PARTS; ++i) next[i] = load_one(factors[i] + smaller(step + 1, end - 1));
       }
-      shared.ring.wait(at);
-      f32 part[RIGHT / 2];
-      products(part, false);
       [[maybe_unused]] const f32* token_scale = shared.scales[at.stage];
+      wgmma_results(part);
       if constexpr (Shared::scaled && !Shape::swap) {
         const int row = group * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
         const f32 up = token_scale[row], down = token_scale[row + 8];
-        wgmma_wait<0>();
-        wgmma_results(part);
         release(at.stage);
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; ++i)
           sums[i] += part[i] * ((i % 4 < 2 ? up : down) * factor[PARTS == 2 && i >= RIGHT / 4 ? 1 : 0]);
       } else if constexpr (Shared::scaled) {
-        wgmma_wait<0>();
-        wgmma_results(part);
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; i += 4) {
           const float2 s = *reinterpret_cast<const float2*>(token_scale + i * 2 + lane % 4 * 2);
@@ -97,8 +93,6 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& 
         __syncwarp();
         release(at.stage);
       } else {
-        wgmma_wait<0>();
-        wgmma_results(part);
         release(at.stage);
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; ++i) sums[i] += part[i];
@@ -106,6 +100,45 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& 
       if constexpr (Shared::scaled) {
 #pragma unroll
         for (int i = 0; i < PARTS; ++i) factor[i] = next[i];
+      }
+      shared.ring.next(at);
+    };
+    f32 even[RIGHT / 2];
+    if constexpr (Shape::warpgroups <= 2 && RIGHT <= (Shape::blocks == 1 ? 128 : 32)) {
+      // There are registers for the products of two steps. So one is made while the one before is added.
+      f32 odd[RIGHT / 2];
+      RingPlace ahead = at;
+      const auto start = [&](f32(&part)[RIGHT / 2]) {
+        begin_products(part, ahead, false);
+        shared.ring.next(ahead);
+      };
+      start(even);
+      int step = begin;
+#pragma unroll 1
+      for (; step + 2 < end; step += 2) {
+        start(odd);
+        wgmma_wait<1>();
+        add(even, step);
+        start(even);
+        wgmma_wait<1>();
+        add(odd, step + 1);
+      }
+      if (step + 1 < end) {
+        start(odd);
+        wgmma_wait<1>();
+        add(even, step);
+        wgmma_wait<0>();
+        add(odd, step + 1);
+      } else {
+        wgmma_wait<0>();
+        add(even, step);
+      }
+    } else {
+#pragma unroll 1
+      for (int step = begin; step < end; ++step) {
+        begin_products(even, at, false);
+        wgmma_wait<0>();
+        add(even, step);
       }
     }
   }

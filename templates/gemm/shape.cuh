@@ -15,18 +15,17 @@ struct GemmShape {
   static constexpr bool through_sums = SWAP || SPLIT > 1;  // whole tiles of sums pass through shared memory
 };
 
-// The shared memory of a block.
-template <typename AB, typename Shape, bool SCALED, bool PLAIN>
+// The shared memory of a block. COPIED: threads copy the tokens (cp.async), and not TMA.
+template <typename AB, typename Shape, bool SCALED, bool PLAIN, bool COPIED = false>
 struct GemmShared {
   using Element = AB;
-  static constexpr bool scaled = SCALED;
+  static constexpr bool scaled = SCALED, copied = COPIED;
   static constexpr int STAGES = Shape::stages, BK = 128 / sizeof(AB);
   static constexpr int TOKENS = Shape::swap ? Shape::right : Shape::left;
   AB left[STAGES][Shape::boxes][Shape::left * BK];
   AB right[STAGES][Shape::boxes][Shape::right * BK];
   // Sums on their way to the threads that finish them.
-  u8 out[Shape::through_sums ? Sums<Shape>::BYTES
-                             : Shape::warpgroups * (PLAIN ? 2 * 64 * 128 : COLUMNS_FLOATS * 4)];
+  u8 out[Shape::through_sums ? Sums<Shape>::BYTES : PLAIN ? Shape::warpgroups * 2 * 64 * 128 : 16];
   f32 scales[SCALED ? STAGES : 1][SCALED ? (TOKENS + 31) / 32 * 32 : 32];  // of the tokens, for each stage
   Ring<STAGES> ring;
   Barrier received;  // the sums of all blocks

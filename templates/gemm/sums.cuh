@@ -71,58 +71,66 @@ __host__ __device__ constexpr int columns_together(int n) {
   return n % 64 == 0 ? 64 : n % 32 == 0 ? 32 : n % 16 == 0 ? 16 : 8;
 }
 
-// Floats of shared memory for a warpgroup that finishes Columns.
-inline constexpr int COLUMNS_FLOATS = 64 * 72;
+// Each of four neighbouring lanes gives lane i its v[i]: v[j] is then what lane j gave.
+__device__ __forceinline__ void exchange_of_four(f32 (&v)[4]) {
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool high = threadIdx.x & bit;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i & bit) continue;
+      const f32 got = __shfl_xor_sync(~0u, high ? v[i] : v[i + bit], bit);
+      (high ? v[i] : v[i + bit]) = got;
+    }
+  }
+}
 
-// The sums of a warpgroup's 64 rows of a tile with RIGHT rows of b, on their way to the same warpgroup. Some columns go at a
-// time: up to 64, or if GATED up to 32 and as many of the other half. The products are not transposed.
+// The sums of a warpgroup's 64 rows of a tile with RIGHT rows of b, which its threads finish. The products are not
+// transposed. Four lanes have two each of 8 neighbouring sums; they exchange them, so that a lane gets all 8.
 template <bool GATED, int RIGHT>
 struct Columns {
-  static constexpr int COLUMNS = GATED ? RIGHT / 2 : RIGHT, WIDE = columns_together(RIGHT) / (GATED ? 2 : 1);
-  static constexpr int PITCH = (GATED ? 2 * WIDE : WIDE) + 8;
+  static constexpr int COLUMNS = GATED ? RIGHT / 2 : RIGHT;
 
-  // Calls f(token, column, x, up) for each 4 neighbouring columns of the tile, of which this thread has `sums`. Token and column count from the start of the tile. The warpgroup's 128 threads share the work. If ONCE, the
-  // code of f is there once instead of for each WIDE columns; the sums then move down, because registers have no index.
+  // Returns the first row, of the warpgroup's 64, whose sums this thread has. The second one is 8 rows below.
+  __device__ static __forceinline__ int row() { return threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4; }
+
+  // Calls f(second, column, x, up) with 8 neighbouring columns of a row of this thread, from a column of the tile on: for
+  // each piece that the lane gets of its two rows. If GATED, `up` has the other half of the columns. All threads of the
+  // warpgroup call it. If ONCE, the code of f is there once instead of for each 32 columns; the sums then move down,
+  // because registers have no index.
   template <bool ONCE, typename F>
-  __device__ static __forceinline__ void finish(f32* memory, f32 (&sums)[RIGHT / 2], int group, F f) {
-#pragma unroll(ONCE ? 1 : COLUMNS / WIDE)
-    for (int c = 0; c < COLUMNS; c += WIDE) {
-      const int first = ONCE ? 0 : c / 2;
-      sync_threads(group + 1, 128);  // the columns before have been read
-      put(memory, sums + first, sums + RIGHT / 4 + first);
-      sync_threads(group + 1, 128);
-      each(memory,
-           [&](int token, int column, f32(&x)[4], f32(&up)[4]) { f(token + group * 64, column + c, x, up); });
+  __device__ static __forceinline__ void finish(f32 (&sums)[RIGHT / 2], F f) {
+#pragma unroll(ONCE ? 1 : COLUMNS / 32 + 1)
+    for (int c = 0; c < COLUMNS; c += 32) {
+      const int first = ONCE ? 0 : c / 2, column = c + threadIdx.x % 4 * 8;
+#pragma unroll
+      for (int second = 0; second < 2; ++second) {
+        f32 x[8], up[8];
+        take(x, sums, first + 2 * second);
+        if constexpr (GATED) take(up, sums, RIGHT / 4 + first + 2 * second);
+        if (column < COLUMNS) f(second, column, x, up);
+      }
       if constexpr (ONCE) {
 #pragma unroll
-        for (int i = 0; i + WIDE / 2 < RIGHT / 2; ++i) sums[i] = sums[i + WIDE / 2];
+        for (int i = 0; i + 16 < RIGHT / 2; ++i) sums[i] = sums[i + 16];
       }
     }
   }
 
  private:
-  // Writes this thread's sums, of which it has WIDE / 2.
-  __device__ static __forceinline__ void put(f32* memory, const f32* sums, const f32* up) {
-    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+  // This thread's pairs of 4 x 8 columns begin at sums[first]; it gets 8 neighbouring ones.
+  __device__ static __forceinline__ void take(f32 (&to)[8], const f32 (&sums)[RIGHT / 2], int first) {
 #pragma unroll
-    for (int i = 0; i < WIDE / 2; i += 2) {
-      f32* to = memory + (row + i % 4 / 2 * 8) * PITCH + i / 4 * 8 + lane % 4 * 2;
-      *reinterpret_cast<float2*>(to) = make_float2(sums[i], sums[i + 1]);
-      if constexpr (GATED) *reinterpret_cast<float2*>(to + WIDE) = make_float2(up[i], up[i + 1]);
-    }
-  }
-
-  // Calls f(token, column, x, up) for each 4 neighbouring columns. The loop stays one: unrolled, it would be most of a compile.
-  template <typename F>
-  __device__ static __forceinline__ void each(const f32* memory, F f) {
-#pragma unroll 1
-    for (int item = threadIdx.x % 128; item < 64 * WIDE / 4; item += 128) {
-      const int token = item / (WIDE / 4), column = item % (WIDE / 4) * 4;
-      const f32* from = memory + token * PITCH + column;
-      f32 x[4] = {}, up[4] = {};
-      add_four(x, from);
-      if constexpr (GATED) add_four(up, from + WIDE);
-      f(token, column, x, up);
+    for (int odd = 0; odd < 2; ++odd) {
+      f32 v[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = first + i * 4 + odd;
+        v[i] = at < RIGHT / 2 ? sums[at] : 0.0f;  // no lane keeps what lies behind the sums
+      }
+      exchange_of_four(v);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i * 2 + odd] = v[i];
     }
   }
 };

@@ -66,18 +66,16 @@ struct Routing {
 template <int N, bool GATED, Order ORDER, Activation ACT, bool BIAS, typename BIAS_T, Weight WEIGHT>
 struct ExpertEpilogue {
   using Bias = BIAS_T;
-  static constexpr bool gated = GATED;
+  static constexpr bool gated = GATED, weighted = WEIGHT != Weight::none;
   static constexpr bool slow_to_compile = ACT == Activation::gelu;
 
   const BIAS_T* bias;  // of the first expert
-  const f32* weights;  // of the rows of d
   f32 alpha, limit;    // of swigluoai
 
   // Finishes W neighbouring sums of a row of d from column n on; `other` has the sums of the other half of the weight's
-  // rows. REQUIRES: the row and the columns exist; n is a multiple of W.
+  // rows. `weight` is the routing weight of the row. REQUIRES: the columns exist; n is a multiple of W.
   template <int W>
-  __device__ __forceinline__ void finish(f32 (&x)[W], f32 (&other)[W], i32 expert, i64 row, int n) const {
-    const f32 weight = WEIGHT != Weight::none ? load_one(weights + row) : 1.0f;
+  __device__ __forceinline__ void finish(f32 (&x)[W], f32 (&other)[W], i32 expert, f32 weight, int n) const {
     if constexpr (WEIGHT == Weight::product) scale(x, weight), scale(other, weight);
     if constexpr (BIAS) {
       const BIAS_T* from = bias + static_cast<i64>(expert) * (GATED ? 2 * N : N) + n;

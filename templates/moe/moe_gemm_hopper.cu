@@ -2,13 +2,12 @@
 //
 // The grid is constant, and blocks take tiles of columns and rows as the routing on the device says. So a captured graph
 // replays any routing. The kernel is gemm's (gemm/hopper.cu), with two differences:
-// - The lanes of a warp load the tokens of a tile, each a row, because the rows of an expert lie anywhere in a. Places
-//   without a row load nothing. What their memory has from before only meets sums that nobody stores.
+// - Threads of the loader copy the tokens of a tile, because the rows of an expert lie anywhere in a: TMA would need an
+//   instruction for each row, and takes 37 clocks for each. Places without a row load nothing. What their memory has from
+//   before only meets sums that nobody stores.
 // - Results go to the rows that the routing names.
-// A PAIR of blocks, a cluster, has neighbouring columns of the same rows, and each loads half of the tokens for both.
 #include "gemm/multiply.cuh"
 #include "gemm/sums.cuh"
-#include "kiln/cluster.cuh"
 #include "kiln/copy_async.cuh"
 #include "kiln/hopper/tiles.cuh"
 #include "kiln/pdl.cuh"
@@ -51,7 +50,7 @@ struct UsedBlocks {
 template <typename AB, typename OUT, int N, int K, int E, Layout LAYOUT, typename Shape, Factors SCALES,
           typename Finish, bool EARLY_B>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
-    moe_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, OUT* d,
+    moe_gemm(const AB* a, i64 stride_a, const __grid_constant__ TensorMap map_b, OUT* d,
              const i32* expert_ids, const i32* sorted_token_ids, const i32* num_tokens_post_padded, i32 rows,
              i32 k, i64 stride_d, const f32* scale_a, i64 stride_scale_a, i64 step_scale_a,
              const f32* scale_b, const typename Finish::Bias* bias, const f32* weights, f32 alpha, f32 limit,
@@ -59,44 +58,40 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   constexpr bool SWAP = Shape::swap, GATED = Finish::gated, BLOCKWISE = SCALES == Factors::block;
   constexpr int LEFT = Shape::left, RIGHT = Shape::right, WARPGROUPS = Shape::warpgroups,
                 LOADER = 128 * WARPGROUPS;
-  using Memory = GemmShared<AB, Shape, BLOCKWISE, false>;
+  using Memory = GemmShared<AB, Shape, BLOCKWISE, false, true>;
   constexpr int BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK)), BLOCK = Memory::TOKENS;
   constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;
-  constexpr int PARTS = scale_parts<Shape, GATED>, PAIR = Shape::pair;
-  static_assert(PAIR == 1 || BLOCK >= 64, "a pair shares many tokens");
+  constexpr int PARTS = scale_parts<Shape, GATED>, LOADERS = Shape::loaders;
   using Rows = Routing<LAYOUT, BLOCK, E>;
   using Used = UsedBlocks<LAYOUT == Layout::masked ? E : 1, BLOCK>;
   struct All {
     Memory memory;
     Used used;
+    i32 rows[SWAP ? BLOCK : 1];  // of d, of a tile; -1: none
+    f32 weights[SWAP && Finish::weighted ? BLOCK : 1];
   };
   extern __shared__ __align__(1024) u8 bytes[];
-  Memory& shared = reinterpret_cast<All*>(bytes)->memory;
-  Used& used = reinterpret_cast<All*>(bytes)->used;
+  All& all = *reinterpret_cast<All*>(bytes);
+  Memory& shared = all.memory;
+  Used& used = all.used;
 
-  const int rank = PAIR > 1 ? static_cast<int>(cluster_rank()) : 0;
-  const int cluster = blockIdx.x / PAIR, clusters = gridDim.x / PAIR;
-  if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS * PAIR, BLOCKWISE ? 33 : 1);
-  if (threadIdx.x == LOADER) tma_prefetch(map_b), tma_prefetch(map_a);
+  if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS, 1 + LOADERS);
+  if (threadIdx.x == LOADER) tma_prefetch(map_b);
   if constexpr (!EARLY_B) pdl_wait();
   if constexpr (LAYOUT == Layout::masked) {
     if (threadIdx.x < 32) used.count(expert_ids, rows);
-  }
-  if constexpr (PAIR > 1) {  // the other block's loads come to this block's barriers
-    cluster_arrive_relaxed();
-    cluster_wait();
   }
   __syncthreads();
 
   const Rows routing{expert_ids, sorted_token_ids, num_tokens_post_padded, rows};
   const int of_rows =
       LAYOUT == Layout::masked ? used.ends[LAYOUT == Layout::masked ? E - 1 : 0] : routing.blocks();
-  const Tiles<8> tiles{of_rows, static_cast<int>(ceil_div(N, COLUMNS * PAIR))};
+  const Tiles<8> tiles{of_rows, static_cast<int>(ceil_div(N, COLUMNS))};
   // Returns the rows of a tile, and its first column.
   const auto place = [&](int tile, int& column) {
     int block;
     tiles.place(tile, block, column);
-    column = (column * PAIR + rank) * COLUMNS;
+    column *= COLUMNS;
     if constexpr (LAYOUT == Layout::masked) block = used.nth(block, static_cast<i32>(ceil_div(rows, BLOCK)));
     return routing.at(block);
   };
@@ -104,85 +99,87 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
 
   if (threadIdx.x >= LOADER) {
     if constexpr (Shape::blocks == 1) give_registers_to<56>();
-    if (threadIdx.x < LOADER + 32) {
-      constexpr int OF_LANE = static_cast<int>(ceil_div(BLOCK, 32));  // rows of a lane
-      constexpr u32 B_BYTES = B_ROWS * 128;
-      const int lane = threadIdx.x % 32;
-      const auto load_b = [&](int stage, int step, int column, i32 expert) {
-        constexpr L2 KEEP = SWAP ? L2::evict_first : L2::normal;
-        AB* to = SWAP ? shared.left[stage][0] : shared.right[stage][0];
-        tma_load(to, map_b, shared.ring.full[stage], step * BK, column, expert, KEEP);
-        if constexpr (GATED)
-          tma_load(to + B_ROWS / 2 * BK, map_b, shared.ring.full[stage], step * BK, N + column, expert, KEEP);
-      };
-      bool early = EARLY_B;
-      for (int tile = cluster; tile < tiles.count(); tile += clusters) {
-        int column;
-        const ExpertRows of = place(tile, column);
-        if (of.expert < 0) continue;
-        i32 row[OF_LANE];  // of a
-        int loads = 0;
+    constexpr int AT_ONCE = LOADERS / 8;  // rows that all threads copy at a time, 16 bytes each
+    constexpr int OF_THREAD = static_cast<int>(ceil_div(BLOCK, AT_ONCE));
+    constexpr int SCALES_OF_THREAD = static_cast<int>(ceil_div(BLOCK, LOADERS));
+    const int thread = threadIdx.x - LOADER, chunk = thread % 8, first = thread / 8;
+    const auto load_b = [&](int stage, int step, int column, i32 expert) {
+      constexpr L2 KEEP = SWAP ? L2::evict_first : L2::normal;
+      Barrier& full = shared.ring.full[stage];
+      AB* to = SWAP ? shared.left[stage][0] : shared.right[stage][0];
+      full.arrive_expecting(B_ROWS * 128);
+      tma_load(to, map_b, full, step * BK, column, expert, KEEP);
+      if constexpr (GATED) tma_load(to + B_ROWS / 2 * BK, map_b, full, step * BK, N + column, expert, KEEP);
+    };
+    // Returns the row of a at a place of a tile, or -1.
+    const auto row_of_a = [&](const ExpertRows& of, int place) {
+      const i32 row = place < BLOCK ? routing.row(of, place) : -1;
+      return LAYOUT == Layout::routed && row >= 0 ? row / k : row;
+    };
+    bool early = EARLY_B;
+    for (int tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
+      int column;
+      const ExpertRows of = place(tile, column);
+      if (of.expert < 0) continue;
+      i32 row[OF_THREAD], scale_row[SCALES_OF_THREAD];
 #pragma unroll
-        for (int i = 0; i < OF_LANE; ++i) {
-          row[i] = lane + 32 * i < BLOCK ? routing.row(of, lane + 32 * i) : -1;
-          if (LAYOUT == Layout::routed && row[i] >= 0) row[i] /= k;
-          loads += row[i] >= 0;
-        }
-        loads = __reduce_add_sync(~0u, loads);
-        const u32 stage_bytes = B_BYTES + loads * 128;
-        int ahead = 0;  // stages that have b already
-        if (early) {
-          ahead = smaller(Shape::stages, STEPS);
-          for (int step = 0; lane == 0 && step < ahead; ++step) {
-            shared.ring.full[step].arrive_expecting(stage_bytes);
-            load_b(step, step, column, of.expert);
-          }
-          pdl_wait();
-          early = false;
-        }
+      for (int i = 0; i < OF_THREAD; ++i) row[i] = row_of_a(of, first + AT_ONCE * i);
+#pragma unroll
+      for (int i = 0; BLOCKWISE && i < SCALES_OF_THREAD; ++i)
+        scale_row[i] = row_of_a(of, thread + LOADERS * i);
+      int ahead = 0;  // stages that have b already
+      if (early) {
+        ahead = smaller(Shape::stages, STEPS);
+        for (int step = 0; thread == 0 && step < ahead; ++step) load_b(step, step, column, of.expert);
+        pdl_wait();
+        early = false;
+      }
 #pragma unroll 1
-        for (int step = 0; step < STEPS; ++step, shared.ring.next(at)) {
-          Barrier& full = shared.ring.full[at.stage];
-          // One lane waits. Another lane's wait might come after the phase has ended twice, and would never end.
-          if (lane == 0 && step >= ahead) {
-            shared.ring.begin(at, stage_bytes);
-            load_b(at.stage, step, column, of.expert);
-          }
-          __syncwarp();
+      for (int step = 0; step < STEPS; ++step, shared.ring.next(at)) {
+        // Each thread arrives once at each round of a stage, so none can miss the end of a phase.
+        shared.ring.empty[at.stage].wait(at.parity ^ 1);
+        if (thread == 0 && step >= ahead) load_b(at.stage, step, column, of.expert);
+        const u32 to = shared_address(SWAP ? shared.right[at.stage][0] : shared.left[at.stage][0]);
+        const int x = step * BK + chunk * (16 / static_cast<int>(sizeof(AB)));
+        const AB* const from = a + (x < K ? x : 0);
 #pragma unroll
-          for (int i = 0; i < OF_LANE; ++i) {
-            if (row[i] < 0) continue;
-            AB* to = (SWAP ? shared.right[at.stage][0] : shared.left[at.stage][0]) + (lane + 32 * i) * BK;
-            if constexpr (PAIR == 1) {
-              tma_load(to, map_a, full, step * BK, row[i]);
-            } else if (i % PAIR == rank) {
-              tma_load_to(3, to, map_a, full, step * BK, row[i]);
-            }
-            if constexpr (BLOCKWISE)
-              copy_async<1>(&shared.scales[at.stage][lane + 32 * i],
-                            scale_a + row[i] * stride_scale_a + step * step_scale_a);
-          }
-          if constexpr (BLOCKWISE) copy_async_arrive(&full);
+        for (int i = 0; i < OF_THREAD; ++i) {
+          const int place = first + AT_ONCE * i;
+          if (row[i] >= 0)
+            copy_async_or_zero(to + place * 128 + (chunk ^ place % 8) * 16, from + row[i] * stride_a, x < K);
         }
+#pragma unroll
+        for (int i = 0; BLOCKWISE && i < SCALES_OF_THREAD; ++i) {
+          if (scale_row[i] >= 0)
+            copy_async<1>(&shared.scales[at.stage][thread + LOADERS * i],
+                          scale_a + scale_row[i] * stride_scale_a + step * step_scale_a);
+        }
+        copy_async_arrive(&shared.ring.full[at.stage]);
       }
     }
-    __syncwarp();
   } else {
     if constexpr (Shape::blocks == 1) take_registers_to<WARPGROUPS <= 2 ? 224 : 104>();
     if constexpr (EARLY_B) pdl_wait();
     pdl_launch_dependents();
     const int group = warpgroup(), lane = threadIdx.x % 32;
     const auto release = [&](int stage) {
-      if constexpr (PAIR > 1) {
-        if (lane < PAIR) cluster_arrive_at(shared.ring.empty[stage], lane);
-      } else {
-        if (lane == 0) shared.ring.release(stage);
-      }
+      if (lane == 0) shared.ring.release(stage);
     };
-    const Finish finish{bias, weights, alpha, limit};
-    for (int tile = cluster; tile < tiles.count(); tile += clusters) {
+    const Finish finish{bias, alpha, limit};
+    using Part = Columns<GATED, RIGHT>;
+    // The places of a tile whose rows this thread looks up: with SWAP for all threads, otherwise for its own sums.
+    constexpr int LOOKS = SWAP ? 1 : 2;
+    const int first_place = SWAP ? static_cast<int>(threadIdx.x) : group * 64 + Part::row();
+    for (int tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
       int first_column;
       const ExpertRows of = place(tile, first_column);
+      i32 rows_of[LOOKS];
+      f32 weight_of[LOOKS];
+#pragma unroll
+      for (int i = 0; i < LOOKS; ++i) {
+        rows_of[i] = first_place < BLOCK ? routing.row(of, first_place + i * 8) : -1;
+        weight_of[i] = Finish::weighted && rows_of[i] >= 0 ? load_one(weights + rows_of[i]) : 1.0f;
+      }
       f32 sums[RIGHT / 2] = {};
       if (of.expert >= 0) {
         const f32* factors[PARTS] = {};
@@ -196,11 +193,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         multiply<Shape>(sums, shared, at, group, 0, STEPS, factors, release);
       }
 
-      const auto finish_and_store = [&](int token, int column, f32(&x)[4], f32(&other)[4]) {
-        const i32 row = routing.row(of, token);
+      const auto finish_and_store = [&](i32 row, f32 weight, int column, auto& x, auto& other) {
         column += first_column;
         if (row < 0 || column >= N) return;
-        if (of.expert >= 0) finish.finish(x, other, of.expert, row, column);
+        if (of.expert >= 0) finish.finish(x, other, of.expert, weight, column);
         OUT* const to = d + row * stride_d + column;
         if constexpr (sizeof(OUT) > 1) {
           store(to, narrow<OUT>(x));
@@ -217,21 +213,23 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       if constexpr (SWAP) {
         using Parts = Sums<Shape>;
         f32* const memory = reinterpret_cast<f32*>(shared.out);
-        if (tile != cluster)
-          sync_threads(1, 128 * WARPGROUPS);  // the results of the tile before have been read
+        if (tile != blockIdx.x) sync_threads(1, 128 * WARPGROUPS);  // the tile before is finished
+        if (first_place < BLOCK) {
+          all.rows[first_place] = rows_of[0];
+          if constexpr (Finish::weighted) all.weights[first_place] = weight_of[0];
+        }
         Parts::put(memory, sums, group);
         sync_threads(1, 128 * WARPGROUPS);
-        Parts::template each<GATED>(memory, 0, finish_and_store);
-      } else {  // some columns at a time, or some and their gates
-        using Part = Columns<GATED, RIGHT>;
-        f32* const memory = reinterpret_cast<f32*>(shared.out) + group * COLUMNS_FLOATS;
-        Part::template finish<Finish::slow_to_compile>(memory, sums, group, finish_and_store);
+        Parts::template each<GATED>(memory, 0, [&](int token, int column, auto& x, auto& other) {
+          finish_and_store(all.rows[token], all.weights[Finish::weighted ? token : 0], column, x, other);
+        });
+      } else {
+        Part::template finish<Finish::slow_to_compile>(
+            sums, [&](int second, int column, auto& x, auto& other) {
+              finish_and_store(rows_of[second], weight_of[second], column, x, other);
+            });
       }
     }
-  }
-  if constexpr (PAIR > 1) {  // the other block may still load to this one, or release its stages
-    cluster_arrive_relaxed();
-    cluster_wait();
   }
 }
 

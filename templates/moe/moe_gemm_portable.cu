@@ -45,7 +45,11 @@ __global__ void __launch_bounds__(128, 2)  // the smallest SM has shared memory 
   f32 results[PARTS][WIDE / 8][4] = {};  // zeros without an expert
   const int first_column = blockIdx.y * (PARTS * WIDE);
   if (block.expert >= 0) {
-    const Finish finish{bias, weights, alpha, limit};
+    const Finish finish{bias, alpha, limit};
+    f32 weight[2] = {1.0f, 1.0f};  // of own
+    for (int i = 0; Finish::weighted && i < 2; ++i) {
+      if (own[i] >= 0) weight[i] = load_one(weights + own[i]);
+    }
     b += block.expert * stride_b_expert;
 #pragma unroll 1
     for (int part = 0; part < PARTS; ++part) {
@@ -78,7 +82,7 @@ __global__ void __launch_bounds__(128, 2)  // the smallest SM has shared memory 
           if (own[i / 2] < 0 || column >= N) continue;
           f32 x[2] = {sums[j][i], sums[j][i + 1]}, other[2] = {};
           if constexpr (GATED) other[0] = sums[j + 4][i], other[1] = sums[j + 4][i + 1];
-          finish.finish(x, other, block.expert, own[i / 2], column);
+          finish.finish(x, other, block.expert, weight[i / 2], column);
 #pragma unroll
           for (int p = 0; p < PARTS; ++p) {  // constant indices keep the results in registers
             if (p == part) results[p][j][i] = x[0], results[p][j][i + 1] = x[1];

@@ -24,6 +24,7 @@ from harness import (
 from moe_align import capacity_of, reference, topk_ids
 
 TOLERANCE = {"bf16": 4e-3, "f16": 6e-4, "f32": 2e-5, "e4m3": 4e-2}
+FP8_SUMS = 3e-4  # tensor cores keep about 14 bits of the sums of 128 products of fp8
 ACTIVATIONS = {
     "none": lambda x: x,
     "relu": torch.relu,
@@ -200,18 +201,19 @@ def case(
     y = finished(y, rows.expert, bias, weights, n, alpha=alpha, limit=limit, **names)
     y[rows.expert == -1] = 0.0
     y[rows.expert == LEFT_ALONE] = float("nan")
+    exact = FP8_SUMS if dtype == "e4m3" else TOLERANCE["f32"]
     what = f"rows={rows.rows} k={rows.k} N={n} K={kk} E={experts} BLOCK={block} {dtype} pad={pad} {parameters}"
     if factors:
         # A row of which a group has no finite result has the factor of zeros.
         want = torch.nn.functional.pad(y.nan_to_num(0.0).abs(), (0, groups * 128 - n)).unflatten(1, (groups, 128)).amax(-1)
         want = want.clamp(min=1e-10) / 448
         want[rows.expert == LEFT_ALONE] = float("nan")
-        expect_close(factors.view, want, TOLERANCE["f32"], f"scale_d of {what}")
+        expect_close(factors.view, want, exact, f"scale_d of {what}")
         got = out.view.double() * factors.view.double().repeat_interleave(128, 1)[:, :n]
         expect_close(got, y, TOLERANCE["e4m3"], what)
         factors.check(what)
     else:
-        expect_close(out.view, y, TOLERANCE[out_dtype], what)
+        expect_close(out.view, y, exact if out_dtype == "f32" else TOLERANCE[out_dtype], what)
     out.check(what)
 
 
@@ -425,7 +427,7 @@ def test_fp8_sums_keep_their_bits():
             *(ones[0], 128, 1, ones[1]),
         )
         want = torch.einsum("rk,rnk->rn", a.double()[rows.source], b.double()[rows.expert])
-        expect_close(out, want, 3e-4, f"BLOCK={block}")
+        expect_close(out, want, FP8_SUMS, f"BLOCK={block}")
 
 
 def test_offsets_beyond_32_bits():
