@@ -427,24 +427,39 @@ bool BlobSpace::erase(std::string_view key) {
   return there;
 }
 
-BlobSpace& BlobSpaces::open(const BlobSpaceOptions& options) {
-  const std::lock_guard lock(mutex_);
-  const auto name =
-      std::make_tuple(options.space, options.compatibility, options.refuse_when_sealed, options.behind);
-  if (const auto there = spaces_.find(name); there != spaces_.end()) return *there->second;
-  const BlobSpace* sibling = nullptr;
-  for (const auto& [other, space] : spaces_)
-    if (space->space() == options.space && space->compatibility() == options.compatibility)
-      sibling = space.get();
-  return *spaces_.emplace(name, std::make_unique<BlobSpace>(core_, options, ended_, sibling)).first->second;
+/// An opened space in the list that a forked child inherits.
+struct BlobSpaces::Opened {
+  Name name;
+  std::unique_ptr<BlobSpace> space;
+  const Opened* older;
+};
+
+BlobSpaces::~BlobSpaces() {
+  for (const Opened* next = opened_; next;) delete std::exchange(next, next->older);
 }
 
-std::vector<BlobSpace*> BlobSpaces::all() {
-  const std::lock_guard lock(mutex_);
+BlobSpace& BlobSpaces::open(const BlobSpaceOptions& options) {
+  const std::lock_guard lock(opening_.get());
+  Name name(options.space, options.compatibility, options.refuse_when_sealed, options.behind);
+  const BlobSpace* sibling = nullptr;
+  for (const Opened* at = opened_; at; at = at->older) {
+    if (at->name == name) return *at->space;
+    if (at->space->space() == options.space && at->space->compatibility() == options.compatibility)
+      sibling = at->space.get();
+  }
+  auto fresh = std::make_unique<BlobSpace>(core_, options, ended_, sibling);
+  auto opened = std::make_unique<const Opened>(Opened{std::move(name), std::move(fresh), opened_});
+  opened_ = opened.get();
+  return *opened.release()->space;
+}
+
+std::vector<BlobSpace*> BlobSpaces::all() const {
+  std::map<Name, BlobSpace*> in_order;
+  for (const Opened* at = opened_; at; at = at->older) in_order.emplace(at->name, at->space.get());
   std::vector<BlobSpace*> out;
   std::set<const BlobCounts*> seen;  // siblings count together
-  for (const auto& [name, space] : spaces_)
-    if (seen.insert(&space->counts()).second) out.push_back(space.get());
+  for (const auto& [name, space] : in_order)
+    if (seen.insert(&space->counts()).second) out.push_back(space);
   return out;
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/process.hpp"
 #include "cache/blob/blob.hpp"
 #include "cache/fleet/tier.hpp"
 #include "runtime/blob/space_state.hpp"
@@ -142,21 +143,29 @@ class BlobSpace {
   const std::atomic<bool>& ended_;
 };
 
-/// The spaces of a service, each opened once with the same options. Thread-safe.
+/// The spaces of a service, each opened once with the same options. Thread-safe. A forked child has the spaces that
+/// its parent had opened.
 class BlobSpaces {
  public:
   explicit BlobSpaces(Core& core) : core_(core) {}
+  ~BlobSpaces();
+  BlobSpaces(const BlobSpaces&) = delete;
+  BlobSpaces& operator=(const BlobSpaces&) = delete;
   /// The space with these options. The first call for a space and compatibility decides on its budget.
   BlobSpace& open(const BlobSpaceOptions& options);
   /// All spaces that were opened, each once.
-  std::vector<BlobSpace*> all();
+  std::vector<BlobSpace*> all() const;
   /// Ends the waits for leases of other callers, now and later: they make their blobs for themselves.
   void end_waits() noexcept { ended_ = true; }
 
  private:
+  using Name = std::tuple<std::string, std::string, bool, bool>;
+  struct Opened;
+
   Core& core_;
-  std::mutex mutex_;  // guards spaces_
-  std::map<std::tuple<std::string, std::string, bool, bool>, std::unique_ptr<BlobSpace>> spaces_;
+  base::PerProcess<std::mutex> opening_;  // held by open() alone
+  /// The newest of the opened spaces. The list only grows, by one pointer, so that a forked child may read it.
+  std::atomic<const Opened*> opened_{nullptr};
   std::atomic<bool> ended_{false};
 };
 

@@ -186,6 +186,33 @@ TEST_F(ForkTest, AForkInTheMiddleOfAServicesFirstUseLeavesTheChildItsOwn) {
   }
 }
 
+/// With 1000 spaces the parent's threads are nearly always in the middle of a list of them, or of a search.
+TEST_F(ForkTest, AChildHasTheSpacesOfItsParentAndOpensItsOwn) {
+  if (cannot_fork_busy()) GTEST_SKIP() << cannot_fork_busy();
+  constexpr std::size_t kSpaces = 1000;
+  auto service = std::make_unique<Service>(options());
+  const auto space = [](std::size_t i) { return runtime::BlobSpaceOptions{"s", std::to_string(i)}; };
+  std::vector<runtime::BlobSpace*> opened;
+  for (std::size_t i = 0; i < kSpaces; ++i) opened.push_back(&service->blobs().open(space(i)));
+  const Hammers hammers(
+      {[&](int) { service->blobs().all(); }, [&](int) { service->blobs().open(space(0)); }});
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(in_child([&] {
+                if (service->blobs().all().size() != kSpaces) return 1;
+                if (&service->blobs().open(space(kSpaces / 2)) != opened[kSpaces / 2]) return 2;
+                service->blobs().open(space(kSpaces));
+                if (service->blobs().all().size() != kSpaces + 1) return 3;
+                service->used();
+                service.reset();
+                return 0;
+              }),
+              0)
+        << "child of fork " << i << "; 142: it was stuck";
+  }
+  EXPECT_EQ(service->blobs().all().size(), kSpaces);
+  EXPECT_EQ(hammers.failures(), 0);
+}
+
 TEST_F(ForkTest, AChildThatEndsItsParentsServiceWaitsForItsOwnCompiles) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << cannot_fork_busy();
