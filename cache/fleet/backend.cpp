@@ -1,5 +1,6 @@
 #include "cache/fleet/backend.hpp"
 
+#include "base/process.hpp"
 #include "cache/fleet/upkeep.hpp"
 
 namespace kiln::fleet {
@@ -19,11 +20,10 @@ class NoUpkeep : public Upkeep {
   Outcome forget(std::span<const std::string>) override { return {}; }
 };
 
+constinit base::ProcessWide<NoUpkeep> g_no_upkeep;
+
 }  // namespace
 
-Upkeep& Backend::upkeep() noexcept {
-  static NoUpkeep none;
-  return none;
-}
+Upkeep& Backend::upkeep() noexcept { return g_no_upkeep.get(); }
 
 }  // namespace kiln::fleet

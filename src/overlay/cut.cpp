@@ -199,7 +199,7 @@ class Cutter {
   bool all_there(const Piece& piece) const {
     const auto& words = piece.declaration.words;
     return std::all_of(words.begin(), words.end(), [&](std::string_view word) {
-      const std::vector<std::size_t>& same = declarations_.of_name(word);
+      const std::span<const std::size_t> same = declarations_.of_name(word);
       return same.empty() || std::any_of(same.begin(), same.end(), [&](std::size_t i) { return is_kept(i); });
     });
   }

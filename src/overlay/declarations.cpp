@@ -67,10 +67,9 @@ void note_rules(Piece& piece, const WordSet& keep, const WordSet& cut) {
 }
 
 template <class Map, class Key>
-const std::vector<std::size_t>& pieces_in(const Map& map, const Key& key) {
-  static const std::vector<std::size_t> none;
+std::span<const std::size_t> pieces_in(const Map& map, const Key& key) {
   const auto found = map.find(key);
-  return found == map.end() ? none : found->second;
+  return found == map.end() ? std::span<const std::size_t>() : found->second;
 }
 
 }  // namespace
@@ -108,13 +107,13 @@ std::vector<std::string_view> Declarations::names() const {
   for (const auto& [name, pieces] : by_name_) out.push_back(name);
   return out;
 }
-const std::vector<std::size_t>& Declarations::of_name(std::string_view name) const {
+std::span<const std::size_t> Declarations::of_name(std::string_view name) const {
   return pieces_in(by_name_, name);
 }
-const std::vector<std::size_t>& Declarations::of_type(std::string_view word) const {
+std::span<const std::size_t> Declarations::of_type(std::string_view word) const {
   return pieces_in(by_type_, word);
 }
-const std::vector<std::size_t>& Declarations::members_of(std::size_t piece) const {
+std::span<const std::size_t> Declarations::members_of(std::size_t piece) const {
   return pieces_in(members_, piece);
 }
 const Declarations::Functions* Declarations::functions(std::string_view name) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -40,12 +41,12 @@ class Declarations {
   /// The names of all pieces, in no order.
   std::vector<std::string_view> names() const;
   /// The pieces that declare a name.
-  const std::vector<std::size_t>& of_name(std::string_view name) const;
+  std::span<const std::size_t> of_name(std::string_view name) const;
   /// The pieces that a word may keep although it is not their name: specialisations of templates that no text
   /// declares, functions with an inherited execution space, and instantiations with launch bounds.
-  const std::vector<std::size_t>& of_type(std::string_view word) const;
+  std::span<const std::size_t> of_type(std::string_view word) const;
   /// The member functions of a class.
-  const std::vector<std::size_t>& members_of(std::size_t piece) const;
+  std::span<const std::size_t> members_of(std::size_t piece) const;
   /// The kinds of functions of a name; null when no piece has it, and no member without a body.
   const Functions* functions(std::string_view name) const;
   /// The words of the texts that stand inside of a declaration.

@@ -104,12 +104,12 @@ class Expander {
     const auto joins = [&](std::size_t i) {
       return i + 1 < from.size() && from[i].is("#") && from[i + 1].is("#");
     };
+    const Parts nothing;
     const auto argument = [&](std::string_view word) -> const Parts* {
-      static const Parts kNone;
       const auto found = std::find(macro.parameters.begin(), macro.parameters.end(), word);
       if (found == macro.parameters.end()) return nullptr;
       const auto k = static_cast<std::size_t>(std::distance(macro.parameters.begin(), found));
-      return k < arguments.size() ? &arguments[k] : &kNone;
+      return k < arguments.size() ? &arguments[k] : &nothing;
     };
     Parts out;
     bool join = false;

@@ -8,5 +8,7 @@ if(Python3_FOUND)
   set_tests_properties(Layout.NoClassHasMoreThanThirtyMembers Layout.AClassOfMoreThanThirtyMembersIsRefused
     PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77)
   add_test(NAME Layout.TheCAbiIsTheListedOne COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/abi.py $<TARGET_FILE:kiln>)
+  add_test(NAME Layout.NoStaticOfAFunctionIsMadeAtRunTime COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/statics.py $<TARGET_FILE:kiln>)
   set_tests_properties(Layout.TheCAbiIsTheListedOne PROPERTIES LABELS unit TIMEOUT 300)
+  set_tests_properties(Layout.NoStaticOfAFunctionIsMadeAtRunTime PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()

@@ -34,7 +34,7 @@ namespace {
 /// only the worker closes them (worker_main).
 void close_from(posix_spawn_file_actions_t& actions, int first) {
   using CloseFrom = int (*)(posix_spawn_file_actions_t*, int);
-  static const auto function =
+  const auto function =
       reinterpret_cast<CloseFrom>(::dlsym(RTLD_DEFAULT, "posix_spawn_file_actions_addclosefrom_np"));
   if (function) function(&actions, first);
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "base/process.hpp"
 #include "base/quote.hpp"
 #include "base/text.hpp"
 #include "manifest/read/order.hpp"
@@ -14,6 +15,8 @@ namespace kiln::source {
 namespace {
 
 using Key = WorkListKind::Key;
+
+constinit base::ProcessWide<Expression> g_no_expression;
 
 std::vector<std::string> names_of(std::span<const Key> keys) {
   std::vector<std::string> out;
@@ -154,8 +157,7 @@ const Expression& WorkListSpec::of(std::string_view key) const {
       if (name == key) return expression;
     }
   }
-  static const Expression none;
-  return none;
+  return g_no_expression.get();
 }
 
 void find_work_list(Draft& draft, const TableReader& root, WorkListKinds kinds) {

@@ -1,5 +1,6 @@
 #include "compile/backend/nvrtc/nvrtc.hpp"
 
+#include "base/process.hpp"
 #include "compile/backend/nvrtc/log.hpp"
 #include "compile/backend/nvrtc/program.hpp"
 #include "toolchain/nvrtc.hpp"
@@ -24,11 +25,10 @@ class NvrtcBackend final : public Backend {
   }
 };
 
+constinit base::ProcessWide<NvrtcBackend> g_backend;
+
 }  // namespace
 
-const Backend& nvrtc_backend() noexcept {
-  static const NvrtcBackend backend;
-  return backend;
-}
+const Backend& nvrtc_backend() noexcept { return g_backend.get(); }
 
 }  // namespace kiln::compile
