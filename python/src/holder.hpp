@@ -28,12 +28,13 @@ class Holder {
   /// !closed() counts its launch before it releases the GIL.
   void close() noexcept {
     closed_.store(true);  // sequentially consistent with enter()
+    std::shared_mutex& calls = calls_of_this_process();
     const nanobind::gil_scoped_release release;
     {
-      const std::shared_lock waiting(calls_);
+      const std::shared_lock waiting(calls);
       if (!destroyed_) kiln_service_end_waits(service_);
     }
-    const std::unique_lock lock(calls_);
+    const std::unique_lock lock(calls);
     // A forked child does not wait: the threads that would end these launches are not in it.
     while ((launches_.load(std::memory_order_acquire) != 0 || entered_.load() != 0) && ::getpid() == process_)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -60,7 +61,7 @@ class Holder {
    public:
     /// Throws a Python exception when the service is closed.
     /// REQUIRES: the GIL, which is released while the lock is awaited.
-    explicit Call(Holder& holder) : lock_(holder.calls_, std::defer_lock) {
+    explicit Call(Holder& holder) : lock_(holder.calls_of_this_process(), std::defer_lock) {
       {
         nanobind::gil_scoped_release release;
         lock_.lock();
@@ -85,13 +86,25 @@ class Holder {
     launches_.store(launches_.load(std::memory_order_relaxed) + more, std::memory_order_release);
   }
 
+  /// In a forked child, threads of the parent may hold the parent's mutex for ever. The child leaks it, because the
+  /// thread that forked may be in a call, too. REQUIRES: the GIL.
+  std::shared_mutex& calls_of_this_process() {
+    if (calls_process_ != ::getpid()) {
+      static_cast<void>(calls_.release());
+      calls_ = std::make_unique<std::shared_mutex>();
+      calls_process_ = ::getpid();
+    }
+    return *calls_;
+  }
+
   kiln_service* const service_;
   const pid_t process_ = ::getpid();
   std::atomic<bool> closed_{false};
   bool destroyed_ = false;        ///< guarded by calls_
   std::atomic<int> launches_{0};  ///< launches under way; written with the GIL
   std::atomic<int> entered_{0};   ///< launches under way between enter() and leave()
-  std::shared_mutex calls_;
+  std::unique_ptr<std::shared_mutex> calls_ = std::make_unique<std::shared_mutex>();
+  pid_t calls_process_ = process_;  ///< the process that made calls_
 };
 
 /// Runs f(), which returns a kiln_status, without the GIL. Throws a Python exception when f() fails.

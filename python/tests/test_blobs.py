@@ -102,6 +102,35 @@ except KeyboardInterrupt:
     assert (counts["waits"], counts["wait_timeouts"], counts["hits"], counts["misses"]) == (1, 0, 0, 0)
 
 
+def test_a_forked_child_waits_for_no_call_of_its_parents_threads(service, tmp_path):
+    """A thread of the parent waits for a lease when the child is forked. The alarm ends a child that is stuck."""
+    blobs = kiln.Blobs(service, "s")
+    program = f"""
+import kiln, os, signal, threading, time
+service = kiln.Service(cache_dir={str(tmp_path / "cache")!r}, hermetic=True)
+blobs = kiln.Blobs(service, "s")
+blobs.put("there", b"x")
+threading.Thread(target=lambda: blobs.lease("k", wait=-1), daemon=True).start()
+while blobs.counts()["waits"] == 0:
+    time.sleep(0.01)
+for closing in False, True:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        assert blobs.get("there") == b"x"
+        if closing:
+            service.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, closing
+assert blobs.get("there") == b"x"
+os._exit(0)
+"""
+    with blobs.lease("k") as lease:
+        assert lease.held
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 def test_processes_share_one_store_and_one_maker(service, tmp_path):
     program = f"""
 import kiln, os, sys, time
