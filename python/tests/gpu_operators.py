@@ -77,14 +77,23 @@ def plain(name):
     return call
 
 
-def assert_close(got, expected, name):
+def assert_close(got, expected, name, tolerance=None):
     if expected.dtype in (torch.int32, torch.int64) or got.dtype == torch.int32:
         assert torch.equal(got, expected), name
         return
     error = (got.double() - expected.double()).square().mean().sqrt() / expected.double().square().mean().sqrt().clamp(min=1e-30)
-    # Attention's f32 results are logarithms of sums of bf16 products.
-    tolerance = 1e-4 if name.startswith("attn_") and got.dtype == torch.float32 else TOLERANCE[got.dtype]
-    assert error <= tolerance, f"{name}: relative RMS {error:.2e}"
+    assert error <= (tolerance or TOLERANCE[got.dtype]), f"{name}: relative RMS {error:.2e}"
+
+
+def tolerance_of(name, dtype, named):
+    """None, or the relative RMS error that explains itself otherwise than by the rounding of the result."""
+    if dtype == torch.float32 and name.startswith("attn_"):
+        return 1e-4  # logarithms of sums of bf16 products
+    if dtype == torch.float32 and name == "moe_gemm_fp8_quant":
+        return 4e-4  # factors of sums of fp8 products, of which tensor cores keep about 14 bits
+    if "w13_scale" in named:
+        return 8e-3  # the errors of these sums move some elements of the first product to the next e4m3 value
+    return None
 
 
 @EACH
@@ -100,7 +109,7 @@ def test_gives_what_plain_torch_gives(name, make):
         assert got[0].max() == arguments[0].abs().max().float()
         return
     for i, (one, other) in enumerate(zip(got, expected)):
-        assert_close(one, other, f"{name} result {i}")
+        assert_close(one, other, f"{name} result {i}", tolerance_of(name, one.dtype, named))
     for argument, value in zip(names, (a for a in arguments if torch.is_tensor(a))):
         if argument in written:
             assert_close(after[argument], written[argument], f"{name} {argument}")

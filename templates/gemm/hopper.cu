@@ -29,7 +29,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
          i64 stride_residual, i64 stride_residual_batch) {
   constexpr bool SWAP = Shape::swap, GATED = Finish::gated, BLOCKWISE = Finish::scales == Factors::block;
   constexpr int LEFT = Shape::left, RIGHT = Shape::right, STAGES = Shape::stages, SPLIT = Shape::split;
-  constexpr int PAIR = Shape::pair, WARPGROUPS = Shape::warpgroups, LOADER = 128 * WARPGROUPS;
+  constexpr int PAIR = Shape::pair, HALVES = Shape::halves, WARPGROUPS = Shape::warpgroups,
+                LOADER = 128 * WARPGROUPS;
   using Memory = GemmShared<AB, Shape, BLOCKWISE, Finish::plain>;
   constexpr int BOXES = Shape::boxes, BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK * BOXES));
   constexpr int TOKENS = Memory::TOKENS;
@@ -174,7 +175,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       const Place p = place(tile);
       const int first_token = (SWAP ? p.right : p.left) * TOKENS,
                 first_column = (SWAP ? p.left : p.right) * COLUMNS;
-      f32 sums[RIGHT / 2];
+      f32 sums[HALVES][RIGHT / 2];
       const f32* factors[PARTS] = {};
       if constexpr (BLOCKWISE) {
 #pragma unroll
@@ -201,7 +202,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
           f32* const own = reinterpret_cast<f32*>(bytes);  // where the operands were
           cluster_wait();                                  // all blocks can receive
           sync_threads(1, 128 * WARPGROUPS);               // all warps have read the operands
-          Parts::put(own, sums, group);
+          Parts::put(own, sums[0], group);
           fence_async_shared();
           sync_threads(1, 128 * WARPGROUPS);
           if (threadIdx.x < SPLIT) Parts::send(out_sums, own, rank, threadIdx.x, shared.received);
@@ -209,33 +210,38 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         } else {
           if (tile != cluster)
             sync_threads(1, 128 * WARPGROUPS);  // the results of the tile before have been read
-          Parts::put(out_sums, sums, group);
+          Parts::put(out_sums, sums[0], group);
           sync_threads(1, 128 * WARPGROUPS);
         }
         Parts::template each<GATED>(out_sums, SPLIT > 1 ? rank : 0, finish_and_store);
       } else if constexpr (Finish::plain) {
         constexpr int WIDE = columns_together(RIGHT);
 #pragma unroll
-        for (int c = 0; c < RIGHT; c += WIDE) {
+        for (int c = 0; c < HALVES * RIGHT; c += WIDE) {
+          const int half = c / RIGHT, column = c % RIGHT;
           OUT* to = reinterpret_cast<OUT*>(shared.out) + (2 * group + turn) * 64 * 64;
           turn ^= 1;
           const bool first = threadIdx.x % 128 == 0;
           if (first) tma_store_wait_read<1>();  // the store before the last has read its memory
           sync_threads(group + 1, 128);
-          store_columns<OUT, WIDE>(to, sums + c / 2);
+          store_columns<OUT, WIDE>(to, sums[half] + column / 2);
           fence_async_shared();
           sync_threads(group + 1, 128);
           if (first) {
-            tma_store(map_d, to, first_column + c, first_token + group * 64, p.batch);
+            tma_store(map_d, to, first_column + column, first_token + (group * HALVES + half) * 64, p.batch);
             tma_store_commit();
           }
         }
       } else {
         using Part = Columns<GATED, RIGHT>;
-        const int row = group * 64 + Part::row();
-        Part::template finish<Finish::slow_to_compile>(sums, [&](int second, int column, auto& x, auto& up) {
-          finish_and_store(row + second * 8, column, x, up);
-        });
+#pragma unroll
+        for (int half = 0; half < HALVES; ++half) {
+          const int row = (group * HALVES + half) * 64 + Part::row();
+          Part::template finish<Finish::slow_to_compile>(sums[half],
+                                                         [&](int second, int column, auto& x, auto& up) {
+                                                           finish_and_store(row + second * 8, column, x, up);
+                                                         });
+        }
       }
     }
     if (threadIdx.x % 128 == 0) tma_store_wait_read<0>();  // shared memory ends with the block

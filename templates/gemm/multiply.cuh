@@ -21,25 +21,28 @@ __device__ __forceinline__ int scaled_row(int first_column, int group, int part)
   return smaller(row, GATED ? 2 * N - 1 : N - 1);
 }
 
-// sums = the products of steps `begin` to `end` of K, which the stages from `at` on have or will have. `release(stage)`
+// sums[half] = the products of steps `begin` to `end` of K, which the stages from `at` on have or will have. `release(stage)`
 // tells the loader that this warp has read a stage. With fp8 scales of blocks, `factors` points at the scales of b for
 // each step of K, and `shared.scales` has the scales of the tokens. All threads of
 // warpgroup `group` call it.
 template <typename Shape, typename Shared, int PARTS, typename Release>
-__device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& shared, RingPlace& at,
-                                         int group, int begin, int end, const f32* const (&factors)[PARTS],
-                                         Release release) {
+__device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right / 2], Shared& shared,
+                                         RingPlace& at, int group, int begin, int end,
+                                         const f32* const (&factors)[PARTS], Release release) {
   using AB = typename Shared::Element;
-  constexpr int RIGHT = Shape::right, STAGES = Shape::stages;
+  constexpr int RIGHT = Shape::right, STAGES = Shape::stages, HALVES = Shape::halves;
   const int lane = threadIdx.x % 32;
-  // Begins the products of the stage at `place`, once it is full.
-  const auto begin_products = [&](f32(&to)[RIGHT / 2], const RingPlace& place, bool add) {
-    shared.ring.wait(place);
-    if constexpr (Shared::copied) fence_async_shared();  // now wgmma sees what threads copied
+  // Begins the products of half of the warpgroup's rows with the stage at `place`, once it is full.
+  const auto begin_products = [&](f32(&to)[RIGHT / 2], const RingPlace& place, bool add, int half = 0) {
+    if (half == 0) {
+      shared.ring.wait(place);
+      if constexpr (Shared::copied) fence_async_shared();  // now wgmma sees what threads copied
+    }
     wgmma_begin();
 #pragma unroll
     for (int box = 0; box < Shape::boxes; ++box) {
-      const u64 l = wgmma_operand<128>(shared.left[place.stage][box] + group * 64 * Shared::BK);
+      const u64 l =
+          wgmma_operand<128>(shared.left[place.stage][box] + (group * HALVES + half) * 64 * Shared::BK);
       const u64 r = wgmma_operand<128>(shared.right[place.stage][box]);
 #pragma unroll
       for (int k = 0; k < 128; k += 32)
@@ -50,53 +53,56 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& 
   if constexpr (sizeof(AB) == 2) {
 #pragma unroll 1
     for (int step = begin; step < end; ++step, shared.ring.next(at)) {
-      begin_products(sums, at, step > begin);
+      begin_products(sums[0], at, step > begin);
       wgmma_wait<1>();  // the products of the stage before have ended
       if (step > begin) release((at.stage + STAGES - 1) % STAGES);
     }
     wgmma_wait<0>();
-    wgmma_results(sums);
+    wgmma_results(sums[0]);
     release((at.stage + STAGES - 1) % STAGES);
   } else {
     // Sums of fp8 products keep about 14 bits, so each stage (128 of K) is added to f32 sums.
 #pragma unroll
-    for (int i = 0; i < RIGHT / 2; ++i) sums[i] = 0.0f;
+    for (int i = 0; i < HALVES * (RIGHT / 2); ++i) sums[i / (RIGHT / 2)][i % (RIGHT / 2)] = 0.0f;
     f32 factor[PARTS];
     if constexpr (Shared::scaled) {
 #pragma unroll
       for (int i = 0; i < PARTS; ++i) factor[i] = load_one(factors[i] + begin);
     }
-    // Adds `part`, the products of the stage at `at`, which have ended.
-    const auto add = [&](f32(&part)[RIGHT / 2], int step) {
+    // Adds `part`, the products of half of the rows with the stage at `at`, which have ended.
+    const auto add = [&](f32(&part)[RIGHT / 2], int step, int half = 0) {
+      f32(&to)[RIGHT / 2] = sums[half];
+      const bool last = half == HALVES - 1;
       f32 next[PARTS];
       if constexpr (Shared::scaled) {
 #pragma unroll
-        for (int i = 0; i < PARTS; ++i) next[i] = load_one(factors[i] + smaller(step + 1, end - 1));
+        for (int i = 0; last && i < PARTS; ++i) next[i] = load_one(factors[i] + smaller(step + 1, end - 1));
       }
       [[maybe_unused]] const f32* token_scale = shared.scales[at.stage];
       wgmma_results(part);
       if constexpr (Shared::scaled && !Shape::swap) {
-        const int row = group * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+        const int row = (group * HALVES + half) * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
         const f32 up = token_scale[row], down = token_scale[row + 8];
-        release(at.stage);
+        if (last) release(at.stage);
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; ++i)
-          sums[i] += part[i] * ((i % 4 < 2 ? up : down) * factor[PARTS == 2 && i >= RIGHT / 4 ? 1 : 0]);
+          to[i] += part[i] * ((i % 4 < 2 ? up : down) * factor[PARTS == 2 && i >= RIGHT / 4 ? 1 : 0]);
       } else if constexpr (Shared::scaled) {
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; i += 4) {
           const float2 s = *reinterpret_cast<const float2*>(token_scale + i * 2 + lane % 4 * 2);
           const f32 left = s.x * factor[0], right = s.y * factor[0];
-          sums[i] += part[i] * left, sums[i + 1] += part[i + 1] * right;
-          sums[i + 2] += part[i + 2] * left, sums[i + 3] += part[i + 3] * right;
+          to[i] += part[i] * left, to[i + 1] += part[i + 1] * right;
+          to[i + 2] += part[i + 2] * left, to[i + 3] += part[i + 3] * right;
         }
         __syncwarp();
         release(at.stage);
       } else {
-        release(at.stage);
+        if (last) release(at.stage);
 #pragma unroll
-        for (int i = 0; i < RIGHT / 2; ++i) sums[i] += part[i];
+        for (int i = 0; i < RIGHT / 2; ++i) to[i] += part[i];
       }
+      if (!last) return;
       if constexpr (Shared::scaled) {
 #pragma unroll
         for (int i = 0; i < PARTS; ++i) factor[i] = next[i];
@@ -104,7 +110,7 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& 
       shared.ring.next(at);
     };
     f32 even[RIGHT / 2];
-    if constexpr (Shape::warpgroups <= 2 && RIGHT <= (Shape::blocks == 1 ? 128 : 32)) {
+    if constexpr (HALVES == 1 && Shape::warpgroups <= 2 && RIGHT <= (Shape::blocks == 1 ? 128 : 32)) {
       // There are registers for the products of two steps. So one is made while the one before is added.
       f32 odd[RIGHT / 2];
       RingPlace ahead = at;
@@ -136,9 +142,12 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::right / 2], Shared& 
     } else {
 #pragma unroll 1
       for (int step = begin; step < end; ++step) {
-        begin_products(even, at, false);
-        wgmma_wait<0>();
-        add(even, step);
+#pragma unroll
+        for (int half = 0; half < HALVES; ++half) {
+          begin_products(even, at, false, half);
+          wgmma_wait<0>();
+          add(even, step, half);
+        }
       }
     }
   }

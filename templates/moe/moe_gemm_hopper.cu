@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   struct All {
     Memory memory;
     Used used;
-    i32 rows[SWAP ? BLOCK : 1];  // of d, of a tile; -1: none
-    f32 weights[SWAP && Finish::weighted ? BLOCK : 1];
+    i32 rows[BLOCK];  // of d, of a tile; -1: none
+    f32 weights[Finish::weighted ? BLOCK : 1];
   };
   extern __shared__ __align__(1024) u8 bytes[];
   All& all = *reinterpret_cast<All*>(bytes);
@@ -99,10 +99,12 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
 
   if (threadIdx.x >= LOADER) {
     if constexpr (Shape::blocks == 1) give_registers_to<56>();
-    constexpr int AT_ONCE = LOADERS / 8;  // rows that all threads copy at a time, 16 bytes each
-    constexpr int OF_THREAD = static_cast<int>(ceil_div(BLOCK, AT_ONCE));
+    // Four threads copy a row, 16 bytes at a time: first its first half, then the other. Each 8 neighbouring threads have
+    // rows r and r + 4, whose swizzles are apart, so that their writes meet no bank twice.
+    constexpr int AT_ONCE = LOADERS / 4, OF_THREAD = static_cast<int>(ceil_div(BLOCK, AT_ONCE));
     constexpr int SCALES_OF_THREAD = static_cast<int>(ceil_div(BLOCK, LOADERS));
-    const int thread = threadIdx.x - LOADER, chunk = thread % 8, first = thread / 8;
+    const int thread = threadIdx.x - LOADER, four = thread / 4;
+    const int first = four / 8 * 8 + four % 2 * 4 + four % 8 / 2;
     const auto load_b = [&](int stage, int step, int column, i32 expert) {
       constexpr L2 KEEP = SWAP ? L2::evict_first : L2::normal;
       Barrier& full = shared.ring.full[stage];
@@ -140,13 +142,15 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         shared.ring.empty[at.stage].wait(at.parity ^ 1);
         if (thread == 0 && step >= ahead) load_b(at.stage, step, column, of.expert);
         const u32 to = shared_address(SWAP ? shared.right[at.stage][0] : shared.left[at.stage][0]);
-        const int x = step * BK + chunk * (16 / static_cast<int>(sizeof(AB)));
-        const AB* const from = a + (x < K ? x : 0);
 #pragma unroll
-        for (int i = 0; i < OF_THREAD; ++i) {
-          const int place = first + AT_ONCE * i;
-          if (row[i] >= 0)
-            copy_async_or_zero(to + place * 128 + (chunk ^ place % 8) * 16, from + row[i] * stride_a, x < K);
+        for (int chunk = thread % 4, half = 0; half < 2; ++half, chunk += 4) {
+          const int x = step * BK + chunk * (16 / static_cast<int>(sizeof(AB)));
+          const AB* const from = a + (x < K ? x : 0);
+          const u32 into = to + first * 128 + (chunk ^ first % 8) * 16;
+#pragma unroll
+          for (int i = 0; i < OF_THREAD; ++i) {
+            if (row[i] >= 0) copy_async_or_zero(into + i * AT_ONCE * 128, from + row[i] * stride_a, x < K);
+          }
         }
 #pragma unroll
         for (int i = 0; BLOCKWISE && i < SCALES_OF_THREAD; ++i) {
@@ -167,20 +171,16 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     };
     const Finish finish{bias, alpha, limit};
     using Part = Columns<GATED, RIGHT>;
-    // The places of a tile whose rows this thread looks up: with SWAP for all threads, otherwise for its own sums.
-    constexpr int LOOKS = SWAP ? 1 : 2;
-    const int first_place = SWAP ? static_cast<int>(threadIdx.x) : group * 64 + Part::row();
+    // The place of a tile whose row this thread looks up: with SWAP for all threads, otherwise for its warpgroup.
+    const int in_group = threadIdx.x % 128;
+    const int own = SWAP ? static_cast<int>(threadIdx.x) : in_group < 64 ? group * 64 + in_group : BLOCK;
+    const auto meet = [&] { SWAP ? sync_threads(1, 128 * WARPGROUPS) : sync_threads(group + 1, 128); };
     for (int tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
       int first_column;
       const ExpertRows of = place(tile, first_column);
-      i32 rows_of[LOOKS];
-      f32 weight_of[LOOKS];
-#pragma unroll
-      for (int i = 0; i < LOOKS; ++i) {
-        rows_of[i] = first_place < BLOCK ? routing.row(of, first_place + i * 8) : -1;
-        weight_of[i] = Finish::weighted && rows_of[i] >= 0 ? load_one(weights + rows_of[i]) : 1.0f;
-      }
-      f32 sums[RIGHT / 2] = {};
+      const i32 own_row = own < BLOCK ? routing.row(of, own) : -1;
+      const f32 own_weight = Finish::weighted && own_row >= 0 ? load_one(weights + own_row) : 1.0f;
+      f32 sums[1][RIGHT / 2] = {};
       if (of.expert >= 0) {
         const f32* factors[PARTS] = {};
         if constexpr (BLOCKWISE) {
@@ -193,10 +193,12 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         multiply<Shape>(sums, shared, at, group, 0, STEPS, factors, release);
       }
 
-      const auto finish_and_store = [&](i32 row, f32 weight, int column, auto& x, auto& other) {
+      const auto finish_and_store = [&](int token, int column, auto& x, auto& other) {
+        const i32 row = all.rows[token];
         column += first_column;
         if (row < 0 || column >= N) return;
-        if (of.expert >= 0) finish.finish(x, other, of.expert, weight, column);
+        if (of.expert >= 0)
+          finish.finish(x, other, of.expert, all.weights[Finish::weighted ? token : 0], column);
         OUT* const to = d + row * stride_d + column;
         if constexpr (sizeof(OUT) > 1) {
           store(to, narrow<OUT>(x));
@@ -210,23 +212,23 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
           if (lane == 0) scale_d[row * stride_scale_d + column / 128] = scale;
         }
       };
+      if (tile != blockIdx.x) meet();  // the tile before is finished
+      if (own < BLOCK) {
+        all.rows[own] = own_row;
+        if constexpr (Finish::weighted) all.weights[own] = own_weight;
+      }
       if constexpr (SWAP) {
         using Parts = Sums<Shape>;
         f32* const memory = reinterpret_cast<f32*>(shared.out);
-        if (tile != blockIdx.x) sync_threads(1, 128 * WARPGROUPS);  // the tile before is finished
-        if (first_place < BLOCK) {
-          all.rows[first_place] = rows_of[0];
-          if constexpr (Finish::weighted) all.weights[first_place] = weight_of[0];
-        }
-        Parts::put(memory, sums, group);
-        sync_threads(1, 128 * WARPGROUPS);
-        Parts::template each<GATED>(memory, 0, [&](int token, int column, auto& x, auto& other) {
-          finish_and_store(all.rows[token], all.weights[Finish::weighted ? token : 0], column, x, other);
-        });
+        Parts::put(memory, sums[0], group);
+        meet();
+        Parts::template each<GATED>(memory, 0, finish_and_store);
       } else {
+        meet();
+        const int first = group * 64 + Part::row();
         Part::template finish<Finish::slow_to_compile>(
-            sums, [&](int second, int column, auto& x, auto& other) {
-              finish_and_store(rows_of[second], weight_of[second], column, x, other);
+            sums[0], [&](int second, int column, auto& x, auto& other) {
+              finish_and_store(first + second * 8, column, x, other);
             });
       }
     }

@@ -7,9 +7,10 @@ namespace reference {
 // REQUIRES: ids is not null.
 template <typename T, int E, int K, Score SCORE, bool BIAS, bool RENORM, int GROUPS, int TOPK_GROUPS,
           int BLOCK, bool LOCAL_ONLY>
-__global__ void moe_route(f64* weights, f64* sorted_token_ids, f64* expert_ids, f64* num_tokens_post_padded,
-                          f64* inverse, const T* logits, i32 tokens, i64 stride_logits, i32 capacity,
-                          f32 scale, const f32* bias, const i32* expert_map, f64* ids) {
+__global__ void __launch_bounds__(512)
+    moe_route(f64* weights, f64* sorted_token_ids, f64* expert_ids, f64* num_tokens_post_padded, f64* inverse,
+              const T* logits, i32 tokens, i64 stride_logits, i32 capacity, f32 scale, const f32* bias,
+              const i32* expert_map, f64* ids) {
   constexpr int CHOOSERS = 4;  // warps whose first thread chooses
   __shared__ f64 score[CHOOSERS][E], choice[CHOOSERS][E];
   const int warp = threadIdx.x / 32;

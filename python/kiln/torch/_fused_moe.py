@@ -81,11 +81,11 @@ def block_of(pairs: int, experts: int, quantised: bool = False) -> int:
     """Rows of a block of the products, 8 to 128: the rows of nearly every expert where tokens choose evenly.
 
     A second block of an expert reads its weight once more, and an emptier block costs little. The rows of an expert are
-    nearly Poisson distributed, and 2 standard deviations above the mean are enough for 97 of 100. Up to a mean of 512 rows,
+    nearly Poisson distributed, and 2 standard deviations above the mean are enough for 97 of 100. Up to a mean of 192 rows,
     `quantised` weights gain more from a first product that writes e4m3 at once than from the largest block.
     """
     mean, block = pairs / experts, 8
-    largest = LARGEST_BLOCK_OF_QUANT if quantised and mean <= 512 else 128
+    largest = LARGEST_BLOCK_OF_QUANT if quantised and mean <= 192 else 128
     while block < largest and block < mean + 2 * mean**0.5:
         block *= 2
     return block

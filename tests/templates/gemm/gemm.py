@@ -36,6 +36,7 @@ SANITIZE = [
     "gemm T=f16 N=512 K=256 PAIR=2 m=300 BIAS=true ACT=gelu RESIDUAL=true",
     "gemm T=bf16 N=264 K=200 GATED=true ACT=silu m=130",
     "gemm T=e4m3 N=264 K=256 SCALES=block m=130",
+    "gemm T=e4m3 N=264 K=256 SCALES=block LEFT=256 RIGHT=128 SPLIT=1 m=300",
     "gemm T=e4m3 N=264 K=256 SCALES=block M_BUCKET=16 m=13",
 ]
 
@@ -185,6 +186,8 @@ def test_fp8():
             (37, dict(M_BUCKET=64, SPLIT=4), 0),
             (301, {}, 1),
             (300, dict(PAIR=2), 0),
+            (600, dict(M_BUCKET=128), 0),
+            *[(600, dict(LEFT=left, RIGHT=128, SPLIT=1, PAIR=pair), 1) for left in (192, 256) for pair in (1, 2)],
         ]
     )
 
@@ -192,7 +195,7 @@ def test_fp8():
 def test_fp8_sums_keep_their_bits():
     """Positive data and a long K: sums of 14 bits would lose the small products."""
     m, n, k = 64, 256, 16384
-    for cut in (dict(M_BUCKET=64), {}):
+    for cut in (dict(M_BUCKET=64), {}, dict(LEFT=256, RIGHT=128, SPLIT=1)):
         a = (torch.rand(m, k, device="cuda") + 0.5).to(torch.float8_e4m3fn)
         b = (torch.rand(n, k, device="cuda") + 0.5).to(torch.float8_e4m3fn)
         out = torch.empty(m, n, device="cuda")

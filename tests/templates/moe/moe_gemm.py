@@ -250,8 +250,8 @@ def test_experts_of_a_token():
 
 
 CUTS = [  # BLOCK, and the tile
-    *[(block, dict(LEFT=left)) for block in (8, 16, 32, 64) for left in (64, 128)],
-    *[(block, dict(LEFT=256, BLOCKS=1)) for block in (8, 32, 64)],
+    *[(block, dict(SWAP=True, LEFT=left)) for block in (8, 16, 32, 64) for left in (64, 128)],
+    *[(block, dict(SWAP=True, LEFT=256, BLOCKS=1)) for block in (8, 32, 64)],
     *[(8, dict(LEFT=64, BLOCKS=blocks)) for blocks in (1, 2, 3, 4)],
     (128, dict(SWAP=True, LEFT=64, RIGHT=128)),
     (128, dict(SWAP=True, LEFT=128, RIGHT=128, BLOCKS=1)),
