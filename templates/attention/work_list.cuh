@@ -105,6 +105,11 @@ struct AttentionPlan {
     __syncthreads();
     return *last != 0;
   }
+  // Does what arrive() does, for a kernel whose barriers are not of the whole block. One thread calls it, after a barrier
+  // of all threads that stored the part. The next barrier makes the slots of the tile visible to them.
+  __device__ __forceinline__ bool arrive_between_barriers(const AttentionItem& item) const {
+    return count(item);
+  }
   // Does what arrive() does, for a part that one warp has written alone. All lanes call it.
   __device__ __forceinline__ bool arrive_warp(const AttentionItem& item) const {
     __syncwarp();

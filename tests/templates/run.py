@@ -75,8 +75,19 @@ if args.card and args.card != torch.cuda.get_device_name():
     sys.exit(2)
 
 
+def runs_here(module):
+    """True if this device can run the module's template. A module with CAPABILITY is for one major version alone."""
+    wanted = getattr(module, "CAPABILITY", None)
+    if wanted in (None, torch.cuda.get_device_capability()[0]):
+        return True
+    print(f"skipped {module.__name__}: it needs a device of compute capability {wanted}.x", flush=True)
+    return False
+
+
 def run_tests(name):
     module = importlib.import_module(name)
+    if not runs_here(module):
+        return 0
     failed = 0
     for label, test in list(vars(module).items()):
         if not label.startswith("test_") or args.match not in label:
@@ -142,7 +153,7 @@ def run_bench(name):
     import harness
 
     module = importlib.import_module(name)
-    for row in module.bench() if hasattr(module, "bench") else []:
+    for row in module.bench() if hasattr(module, "bench") and runs_here(module) else []:
         if args.match not in row.case or (args.case and row.case not in args.case):
             continue
         row.launches = {k: v for k, v in row.launches.items() if v and (k.startswith("kiln") or not args.no_peers)}
@@ -249,8 +260,9 @@ if args.sanitize:
     jobs = [
         (tool, words)
         for name in modules
-        for words in getattr(importlib.import_module(name), "SANITIZE", [])
-        if args.match in words
+        for module in [importlib.import_module(name)]
+        for words in getattr(module, "SANITIZE", [])
+        if args.match in words and runs_here(module)
         for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
     ]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:

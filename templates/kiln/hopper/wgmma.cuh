@@ -1,4 +1,5 @@
-// Matrix products of a warpgroup on tensor cores (wgmma, sm_90a). Both operands lie in shared memory.
+// Matrix products of a warpgroup on tensor cores (wgmma, sm_90a). The right operand lies in shared memory. The left
+// operand lies there, too, or in registers.
 //
 // A product is D[64][N] += A[64][K] B[N][K], with K = 32 bytes of elements. Rows of operands lie along k, in tiles as TMA
 // writes them: rows of SPAN bytes (32, 64 or 128) with a swizzle of SPAN bytes, at an address aligned to 8 * SPAN.
@@ -41,6 +42,19 @@ template <int REGISTERS>
 __device__ __forceinline__ void wgmma_results(f32 (&d)[REGISTERS]) {
 #pragma unroll
   for (int i = 0; i < REGISTERS; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+// Keeps the compiler from moving writes of these registers behind this point. Call it before wgmma_begin(), for sums that
+// ordinary instructions have changed, and for a left operand in registers.
+template <int REGISTERS>
+__device__ __forceinline__ void wgmma_registers(f32 (&d)[REGISTERS]) {
+  wgmma_results(d);
+}
+template <int STEPS>
+__device__ __forceinline__ void wgmma_registers(u32 (&a)[STEPS][4]) {
+#pragma unroll
+  for (int i = 0; i < STEPS; ++i)
+    asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
 }
 
 // The text of one instruction for each N: its registers as placeholders, and as operands.
@@ -164,6 +178,42 @@ __device__ __forceinline__ void wgmma(f32 (&d)[N / 2], u64 a, u64 b, bool add) {
     KILN_WGMMA_ALL("k16.f32.f16.f16", ", 0, 0")
   } else {
     KILN_WGMMA_ALL("k32.f32.e4m3.e4m3", "")
+  }
+}
+
+// ---- products whose left operand lies in registers -----------------------------------------------------------------------
+
+// Describes a right operand whose rows lie along n: [K][N] in panels of 64 columns, each as TMA writes a box of 64
+// elements and K rows with a swizzle of 128. `panel` is the distance from a panel to the next in bytes. Add
+// wgmma_along(128 * rows) to go along k.
+__device__ __forceinline__ u64 wgmma_operand_along_n(const void* tile, u32 panel) {
+  return u64{1} << 62 | u64{1024 / 16} << 32 | static_cast<u64>(panel / 16) << 16 |
+         (shared_address(tile) & 0x3ffff) / 16;
+}
+
+// clang-format off
+#define KILN_WGMMA_REGISTERS(LAST, COLUMNS, A0, A1, A2, A3, B, P, KIND)                                      \
+  if constexpr (N == COLUMNS)                                                                                \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %" P ", 0; wgmma.mma_async.sync.aligned.m64n" #COLUMNS      \
+                 KIND " {" KILN_R##LAST "}, {%" A0 ", %" A1 ", %" A2 ", %" A3 "}, %" B ", p, 1, 1, 1; }"     \
+                 : KILN_D##LAST                                                                              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
+#define KILN_WGMMA_REGISTERS_ALL(KIND)                                              \
+  KILN_WGMMA_REGISTERS(7, 64, "32", "33", "34", "35", "36", "37", KIND)             \
+  KILN_WGMMA_REGISTERS(15, 128, "64", "65", "66", "67", "68", "69", KIND)           \
+  KILN_WGMMA_REGISTERS(23, 192, "96", "97", "98", "99", "100", "101", KIND)         \
+  KILN_WGMMA_REGISTERS(31, 256, "128", "129", "130", "131", "132", "133", KIND)
+// clang-format on
+
+// d = a b, or d += a b if `add`, for 16 elements of k. `a` has the thread's elements of the left operand, as mma() of
+// kiln/mma.cuh lays them out for the 16 rows of its warp. `b` is an operand of wgmma_operand_along_n(). T is f16 or bf16.
+template <typename T, int N>
+__device__ __forceinline__ void wgmma(f32 (&d)[N / 2], const u32 (&a)[4], u64 b, bool add) {
+  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "N must be 64, 128, 192 or 256");
+  if constexpr (same<T, bf16>) {
+    KILN_WGMMA_REGISTERS_ALL("k16.f32.bf16.bf16")
+  } else {
+    KILN_WGMMA_REGISTERS_ALL("k16.f32.f16.f16")
   }
 }
 

@@ -2,6 +2,7 @@
 tiles, new plans in a graph.
 """
 
+import copy
 import itertools
 import math
 import random
@@ -32,6 +33,8 @@ SANITIZE = [
 
 class Options:
     """The parameters and arguments of a launch. `mask` is the share of kv tokens that are seen."""
+
+    template = "attn_prefill"
 
     def __init__(
         self,
@@ -76,6 +79,16 @@ class Options:
             | self.tile
         )
 
+    def arguments(self, batch, plan, lse):
+        s = [x.stride(i) for x in (batch.out, batch.q, batch.k, batch.v) for i in (0, 1)]
+        return (
+            *(batch.out, batch.q, batch.k, batch.v, plan.words, plan.workspace, plan.workers, self.kv_heads, *s),
+            *(self.sm_scale, batch.lse if lse else None, self.cap, self.window, batch.slopes, *batch.bits),
+        )
+
+    def kernel(self):
+        return kernel(self.template, **self.parameters)
+
     def __str__(self):
         return " ".join(f"{k}={v}" for k, v in vars(self).items())
 
@@ -118,11 +131,7 @@ class Batch:
     def plan(self, workers=0, max_requests=0, max_tokens=0):
         o = self.options
         made = AttentionPlan(
-            kernel("attn_prefill", **o.parameters),
-            max(max_requests, len(self.lengths)),
-            o.kv_heads,
-            max(max_tokens, self.qo_indptr[-1]),
-            workers,
+            o.kernel(), max(max_requests, len(self.lengths)), o.kv_heads, max(max_tokens, self.qo_indptr[-1]), workers
         )
         return self.replan(made)
 
@@ -130,24 +139,7 @@ class Batch:
         return plan(self.kv_indptr, self.qo_indptr, self.kv_len, window_left=self.options.window)
 
     def launch(self, plan, lse=True):
-        o, s = self.options, [x.stride(i) for x in (self.out, self.q, self.k, self.v) for i in (0, 1)]
-        kernel("attn_prefill", **o.parameters)(
-            self.out,
-            self.q,
-            self.k,
-            self.v,
-            plan.words,
-            plan.workspace,
-            plan.workers,
-            o.kv_heads,
-            *s,
-            o.sm_scale,
-            self.lse if lse else None,
-            o.cap,
-            o.window,
-            self.slopes,
-            *self.bits,
-        )
+        self.options.kernel()(*self.options.arguments(self, plan, lse))
 
     def expect(self, what=""):
         out, lse = reference(self)
@@ -213,7 +205,7 @@ def check(options, lengths, what="", workers=0, **how):
 def check_all(cases):
     """Checks all cases (options, lengths), whose kernels compile in parallel. Returns the worst errors."""
     for options, _ in cases:
-        prefetch("attn_prefill", **options.parameters)
+        prefetch(options.template, **options.parameters)
     worst = {t: max((check(o, lengths) for o, lengths in cases if t == o.T), default=0.0) for t in TOLERANCE}
     return f"{len(cases)} specialisations, worst {worst}"
 
@@ -292,7 +284,7 @@ def test_whatever_engines_may_combine():
                 ),
             )
         )
-        prefetch("attn_prefill", **options.parameters)
+        prefetch(options.template, **options.parameters)
     for options, lengths, how in cases:
         check(options, lengths, f"{options} {how} {lengths}", **how)
     return f"{len(cases)} combinations"
@@ -326,12 +318,11 @@ def test_tiles():
     )
 
 
-def test_layouts():
-    for layout, options in itertools.product(
-        ("HND", "padded"), (Options(), Options(T="f16", d=64, group=3), Options(d=256, causal=False))
-    ):
-        check(options, MIXED, layout=layout)
-    b = Batch(Options(), [(100, 100)])  # q, k and v are views of one projection
+def check_layouts(options):
+    """Checks other strides of each of the options; the first has 8 q heads of 128 elements and two kv heads."""
+    for layout, one in itertools.product(("HND", "padded"), options):
+        check(one, MIXED, layout=layout)
+    b = Batch(options[0], [(100, 100)])  # q, k and v are views of one projection
     packed = normal(100, 12, 128)
     b.q, b.k, b.v = packed[:, :8], packed[:, 8:10], packed[:, 10:]
     b.kv_indptr = [0, 100]
@@ -339,8 +330,13 @@ def test_layouts():
     b.expect("packed")
 
 
-def test_strides_beyond_31_bits():
-    b = Batch(Options(kv_heads=1), [(2, 2)], gap=0)
+def test_layouts():
+    check_layouts([Options(), Options(T="f16", d=64, group=3), Options(d=256, causal=False)])
+
+
+def check_far_rows(options):
+    """Checks rows that lie 4 GiB apart, for 4 q heads of 128 elements and one kv head."""
+    b = Batch(options, [(2, 2)], gap=0)
     stride = (1 << 31) + 64
     far = [Guarded(2, h, 128, strides=(stride, 128, 1)) for h in (4, 4, 1, 1)]
     for x, y in zip((b.q, b.k, b.v), far[1:]):
@@ -351,16 +347,24 @@ def test_strides_beyond_31_bits():
     b.expect("far rows")
 
 
-def test_large_logits():
-    for T, options in itertools.product(("f16", "bf16"), ({}, {"window": 40}, {"cap": 30.0}, {"mask": 0.5})):
-        b = Batch(Options(T=T, sm_scale=10.0, **options), [(200, 300), (5, 70)])
+def test_strides_beyond_31_bits():
+    check_far_rows(Options(kv_heads=1))
+
+
+def check_large_logits(make_options, changes):
+    for T, options in itertools.product(("f16", "bf16"), changes):
+        b = Batch(make_options(T=T, sm_scale=10.0, **options), [(200, 300), (5, 70)])
         # Equal logits of -2e5 and less for all tokens: the result is the mean of the rows that are seen.
         b.q.fill_(-12.5)
         for begin, length in zip(b.kv_indptr, b.kv_len):
             b.k[begin : begin + length] = 12.5
         b.launch(b.plan())
         b.expect(f"logits of -2e5 {b.options}")
-        check(Options(T=T, sm_scale=4.0, **options), [(200, 300)], scale=100.0)
+        check(make_options(T=T, sm_scale=4.0, **options), [(200, 300)], scale=100.0)
+
+
+def test_large_logits():
+    check_large_logits(Options, ({}, {"window": 40}, {"cap": 30.0}, {"mask": 0.5}))
 
 
 def test_rows_that_see_nothing():
@@ -375,21 +379,21 @@ def test_a_window_that_is_off():
     check(Options(WINDOW=True, mask=0.5), MIXED)
 
 
-def test_without_lse_and_with_a_scale():
-    b = Batch(Options(sm_scale=0.25), MIXED)
+def check_without_lse(options):
+    b = Batch(options, MIXED)
     b.launch(b.plan(), lse=False)
     assert bool(b.lse.isnan().all())
     expect_close(b.out, reference(b)[0], 4e-3)
 
 
-def test_parts_agree_and_runs_give_the_same_bits():
+def test_without_lse_and_with_a_scale():
+    check_without_lse(Options(sm_scale=0.25))
+
+
+def check_parts(cases):
+    """Checks that parts, no parts and other numbers of workers agree, and that runs give the same bits."""
     parts = 0
-    for options, lengths in (
-        (Options(), [(40, 5000)]),
-        (Options(d=256, causal=False, group=1), [(128, 3000), (1, 700)]),
-        (Options(d=64, group=16, kv_heads=1, mask=0.5), MIXED),
-        (Options(T="f16", window=600), [(1000, 4000)]),
-    ):
+    for options, lengths in cases:
         b = Batch(options, lengths)
         plan = b.plan()
         b.launch(plan)
@@ -411,9 +415,21 @@ def test_parts_agree_and_runs_give_the_same_bits():
     return f"{parts} parts"
 
 
-def test_a_graph_replays_after_a_new_plan():
+def test_parts_agree_and_runs_give_the_same_bits():
+    return check_parts(
+        (
+            (Options(), [(40, 5000)]),
+            (Options(d=256, causal=False, group=1), [(128, 3000), (1, 700)]),
+            (Options(d=64, group=16, kv_heads=1, mask=0.5), MIXED),
+            (Options(T="f16", window=600), [(1000, 4000)]),
+        )
+    )
+
+
+def check_graph(cases):
+    """Checks that a captured launch of each of the options computes whatever plan its buffer has."""
     parts = 0
-    for options in (Options(window=300), Options()):
+    for options in cases:
         batches = [
             Batch(options, lengths)
             for lengths in (
@@ -444,6 +460,10 @@ def test_a_graph_replays_after_a_new_plan():
             b.expect(f"replay {b.lengths}")
     assert parts > 0
     return f"{parts} parts"
+
+
+def test_a_graph_replays_after_a_new_plan():
+    return check_graph((Options(window=300), Options()))
 
 
 def test_what_is_refused():
@@ -477,14 +497,17 @@ def test_what_is_refused():
         expect_refused(lambda: other.launch(other.plan()), *words)
 
 
-def test_a_plan_for_something_else_ends_the_launch():
-    program = """
-import attn_prefill as A
-b = A.Batch(A.Options(**%r), [(40, 300)])
-plan = A.Batch(A.Options(**%r), [(40, 300)]).plan(workers=9)
-plan.workers -= %r
+# A launch with a plan. The names are the launch's options, the plan's options, and blocks that the grid lacks.
+OTHER_PLAN = """
+import attn_prefill, %s as module
+b = attn_prefill.Batch(module.Options(**%%r), [(40, 300)])
+plan = attn_prefill.Batch(module.Options(**%%r), [(40, 300)]).plan(workers=9)
+plan.workers -= %%r
 b.launch(plan)
 """
+
+
+def test_a_plan_for_something_else_ends_the_launch():
     # Each case is (the launch's options, the plan's options, blocks that the grid lacks, traps).
     cases = [
         ({}, {}, 0, False),
@@ -496,45 +519,56 @@ b.launch(plan)
         ({"window": 100}, {"window": 50}, 0, True),
         ({"WINDOW": True}, {"window": 50}, 0, True),
     ]
-    expect_traps(program, cases)
+    expect_traps(OTHER_PLAN % "attn_prefill", cases)
+
+
+def torch_sdpa(backend, batch, length, causal):
+    def launch(q, k, v, *_):
+        with torch.nn.attention.sdpa_kernel(backend):
+            x = [t.view(batch, length, -1, t.shape[-1]).transpose(1, 2) for t in (q, k, v)]
+            return torch.nn.functional.scaled_dot_product_attention(*x, is_causal=causal, enable_gqa=True)
+
+    return launch
+
+
+def bench_row(options, batch, length, others=()):
+    """The row of `batch` prompts of `length` tokens each. `others` are (label, options) of further launches of kiln."""
+    o, heads = options, options.kv_heads * options.group
+
+    def make():
+        b = Batch(o, [(length, length)] * batch, gap=0)
+        rest = []
+        for _, other in others:
+            another = copy.copy(b)
+            another.options = other
+            rest += [another, another.plan()]
+        return b.q, b.k, b.v, b.out, b, b.plan(), *rest
+
+    backends = torch.nn.attention.SDPBackend
+    launches = {"kiln": lambda q, k, v, out, b, plan, *_: b.launch(plan, lse=False)}
+    for i, (label, _) in enumerate(others):
+        launches[label] = lambda *x, at=6 + 2 * i: x[at].launch(x[at + 1], lse=False)
+    launches["torch flash (FA2)"] = torch_sdpa(backends.FLASH_ATTENTION, batch, length, o.causal)
+    launches["torch cuDNN (wgmma)"] = torch_sdpa(backends.CUDNN_ATTENTION, batch, length, o.causal)
+    for label, peer in peers.get("attn_prefill").items() if (o.d, o.dv) == (128, 128) else ():
+        launches[label] = lambda q, k, v, out, *_, peer=peer: peer(out, q, k, v, batch, o.causal)
+    tokens = batch * length
+    return Row(
+        f"{o.template} bf16 HQ{heads} HKV{o.kv_heads} D{o.d} {batch} x {length} {'causal' if o.causal else 'full'}",
+        tokens * (heads * o.d + o.kv_heads * (o.d + o.dv)) * 2,
+        tokens * heads * o.dv * 2,
+        make,
+        launches,
+        flops=2 * tokens * length * heads * (o.d + o.dv) // (2 if o.causal else 1),
+        bar=0.0,
+        beats={"kiln": [label for label, _ in others] or ("torch flash (FA2)",)},
+    )
+
+
+# (prompts, tokens of each) of the bench
+PROMPTS = ((1, 128), (1, 512), (1, 1024), (2, 1024), (16, 1024), (1, 4096), (4, 4096), (1, 16384))
 
 
 def bench():
-    for (batch, length), causal in itertools.product(
-        ((1, 128), (1, 512), (1, 1024), (2, 1024), (16, 1024), (1, 4096), (4, 4096), (1, 16384)), (True, False)
-    ):
-        group, kv_heads, d = 4, 8, 128
-        options = Options(group=group, kv_heads=kv_heads, causal=causal)
-        flops = 4 * batch * length * length * kv_heads * group * d // (2 if causal else 1)
-
-        def make(options=options, batch=batch, length=length):
-            b = Batch(options, [(length, length)] * batch, gap=0)
-            return b.q, b.k, b.v, b.out, b, b.plan()
-
-        def torch_sdpa(backend, causal=causal, batch=batch, length=length):
-            def launch(q, k, v, out, b, plan):
-                with torch.nn.attention.sdpa_kernel(backend):
-                    x = [t.view(batch, length, -1, d).transpose(1, 2) for t in (q, k, v)]
-                    return torch.nn.functional.scaled_dot_product_attention(*x, is_causal=causal, enable_gqa=True)
-
-            return launch
-
-        backends = torch.nn.attention.SDPBackend
-        bytes_of_q = batch * length * kv_heads * group * d * 2
-        launches = {
-            "kiln": lambda q, k, v, out, b, plan: b.launch(plan, lse=False),
-            "torch flash (FA2)": torch_sdpa(backends.FLASH_ATTENTION),
-            "torch cuDNN (wgmma)": torch_sdpa(backends.CUDNN_ATTENTION),
-        }
-        for label, peer in peers.get("attn_prefill").items():
-            launches[label] = lambda q, k, v, out, b, plan, peer=peer, batch=batch, causal=causal: peer(out, q, k, v, batch, causal)
-        yield Row(
-            f"attn_prefill bf16 HQ32 HKV8 D128 {batch} x {length} {'causal' if causal else 'full'}",
-            bytes_of_q * (group + 2) // group,
-            bytes_of_q,
-            make,
-            launches,
-            flops=flops,
-            bar=0.0,
-            beats={"kiln": ("torch flash (FA2)",)},
-        )
+    for (batch, length), causal in itertools.product(PROMPTS, (True, False)):
+        yield bench_row(Options(group=4, kv_heads=8, causal=causal), batch, length)

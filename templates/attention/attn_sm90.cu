@@ -1,0 +1,229 @@
+// Computes attention of a ragged batch on Hopper: o = softmax(q k^T) v. A token sees only tokens of its own request.
+//
+// Packed rows, the work list and parts of tiles are as in attn_prefill, with tiles of 128 rows. The grid never
+// changes. A block has three warpgroups. One thread of the last one loads k and v by TMA, in kv blocks of TILE_KV tokens,
+// into two rings of stages. The other two compute 64 rows each, and meet only at the beginning of a tile and where parts
+// are merged.
+//
+// In each step a warpgroup has two products under way: the product of q with the keys of a kv block, and the product of
+// the weights of the kv block before with its values. The softmax of the former runs beside the latter.
+#include "attention/logits.cuh"
+#include "attention/wgmma_tile.cuh"
+#include "kiln/pdl.cuh"
+
+namespace kiln {
+
+template <typename T, int D, int DV, int TILE_KV, int STAGES, typename Tiles>
+struct AttentionShared {
+  Panel<T, 64> q[2][D / 64];  // rows of each warpgroup; then its results
+  Panel<T, TILE_KV> k[STAGES][D / 64], v[STAGES][DV / 64];
+  Ring<STAGES> k_ring, v_ring;
+  Tiles tiles, loader_tiles;  // the same tiles: the loader is ahead of the warpgroups that compute
+  i32 last_part;
+};
+
+// Loads all kv blocks of the block's tiles. TMA fills rows beyond the end of k and v with zeros. One thread calls it.
+template <int D, int DV, int TILE_KV, typename Shared>
+__device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& map_k, const TensorMap& map_v,
+                                               const AttentionPlan& work, i32 window_left) {
+  auto& tiles = shared.loader_tiles;
+  RingPlace k_at, v_at;
+  for (tiles.next(work, window_left); tiles.any(); tiles.next(work, window_left)) {
+    const i32 base = tiles.now.kv_base, head = tiles.now.kv_head, end = tiles.now.kv_end;
+    for (i32 kv = tiles.now.kv_begin; kv < end; kv += TILE_KV) {
+      shared.k_ring.begin(k_at, TILE_KV * D * 2);
+#pragma unroll
+      for (int i = 0; i < D / 64; ++i)
+        tma_load(shared.k[k_at.stage][i], map_k, shared.k_ring.full[k_at.stage], i * 64, head, base + kv);
+      shared.k_ring.next(k_at);
+      shared.v_ring.begin(v_at, TILE_KV * DV * 2);
+#pragma unroll
+      for (int i = 0; i < DV / 64; ++i)
+        tma_load(shared.v[v_at.stage][i], map_v, shared.v_ring.full[v_at.stage], i * 64, head, base + kv);
+      shared.v_ring.next(v_at);
+    }
+  }
+}
+
+template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, int TILE_KV,
+          int STAGES>
+__global__ void __launch_bounds__(384, 1)
+    attn_sm90(const __grid_constant__ TensorMap map_k, const __grid_constant__ TensorMap map_v, T* o,
+              const T* q, i32* plan, f32* workspace, i32 workers, i32 kv_heads, i64 stride_o,
+              i64 stride_o_head, i64 stride_q, i64 stride_q_head, f32 sm_scale, f32* lse, f32 soft_cap,
+              i32 window_left) {
+  constexpr int TILE_ROWS = 128, LOADER = 256;  // the number of the thread that loads
+  constexpr int BOTH = 1, OWN = 2;              // barriers of both computing warpgroups, and of each
+  using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, 8>;
+  using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL, WINDOW>;
+  using Row = PackedRow<GROUP>;
+  extern __shared__ __align__(1024) u8 bytes[];
+  using Shared = AttentionShared<T, D, DV, TILE_KV, STAGES, Tiles>;
+  static_assert(sizeof(Shared) <= TILE_ROWS * 2 * D + STAGES * TILE_KV * 2 * (D + DV) + 1024,
+                "SMEM of the manifest must have room for it");
+  Shared& shared = *reinterpret_cast<Shared*>(bytes);
+  const AttentionPlan work{plan, workers};
+
+  work.prefetch(blockIdx.x);
+  if (threadIdx.x == 0) {
+    shared.k_ring.init(8);  // each of the eight warps releases a stage
+    shared.v_ring.init(8);
+  }
+  if (threadIdx.x == LOADER) {
+    tma_prefetch(map_k);
+    tma_prefetch(map_v);
+  }
+  pdl_wait();
+  {
+    const i32 begin = work.begin(blockIdx.x), end = work.end(blockIdx.x);
+    const AttentionItem first = work.first_item(blockIdx.x);
+    work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL, true), kv_heads, window_left);
+    if (threadIdx.x == 0) shared.tiles.begin(work, begin, end, first);
+    if (threadIdx.x == LOADER) shared.loader_tiles.begin(work, begin, end, first);
+  }
+  __syncthreads();
+
+  if (threadIdx.x >= LOADER) {
+    give_registers_to<24>();
+    if (threadIdx.x == LOADER) load_kv_blocks<D, DV, TILE_KV>(shared, map_k, map_v, work, window_left);
+    return;
+  }
+
+  take_registers_to<240>();
+  const int group = warpgroup(), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const LogitTransform<SOFT_CAP, false> transform(softmax_scale(sm_scale, D), soft_cap);
+  const f32 scale = transform.scale();
+  Tiles& tiles = shared.tiles;
+  RingPlace k_at, v_at;
+  const auto release = [&](auto& ring, RingPlace& at) {
+    if (lane == 0) ring.release(at.stage);
+    ring.next(at);
+  };
+  while (true) {
+    sync_threads(BOTH, 256);  // no thread needs the previous tile any more
+    if (threadIdx.x == 0) tiles.next(work, window_left);
+    sync_threads(BOTH, 256);
+    if (!tiles.any()) return;
+    const AttentionItem item = tiles.now;
+    const i32 first_row = item.first_row + warp * 16, rows = item.qo_len * GROUP,
+              ahead = item.kv_len - item.qo_len;
+
+    copy_rows_to_panels<GROUP>(shared.q[group],
+                               q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head, stride_q,
+                               stride_q_head, first_row, rows);
+    copy_async_commit();
+    copy_async_wait<0>();
+    fence_async_shared();
+    sync_threads(OWN + group, 128);
+
+    WgmmaTile<T, D, DV, TILE_KV> own;
+    own.clear();
+    const auto multiply_k = [&] {
+      shared.k_ring.wait(k_at);
+      own.multiply_k(shared.q[group], shared.k[k_at.stage]);
+    };
+    // The products are 0 times v for tokens that no row sees. Rows from `left` on are of other requests, and may be NaN, so
+    // they become zeros. Each warpgroup writes all zeros that it will read.
+    const auto multiply_v = [&](i32 left) {
+      shared.v_ring.wait(v_at);
+      if (left < TILE_KV) {
+        for (int at = left * 8 + threadIdx.x % 128; at < TILE_KV * 8; at += 128) {
+#pragma unroll
+          for (int i = 0; i < DV / 64; ++i)
+            reinterpret_cast<uint4*>(shared.v[v_at.stage][i])[at] = make_uint4(0, 0, 0, 0);
+        }
+        fence_async_shared();
+        sync_threads(OWN + group, 128);
+      }
+      own.multiply_v(shared.v[v_at.stage]);
+    };
+    // Turns products into logits, of the kv block that begins at `kv`. Returns whether a row has outgrown its shift.
+    const auto make_logits = [&](i32 kv) {
+      wgmma_results(own.s);
+      if constexpr (SOFT_CAP) {
+#pragma unroll
+        for (f32& x : own.s) x = transform(x, 0.0f);
+      }
+      const i32 own_first = Row(first_row).token + ahead, own_last = Row(first_row + 15).token + ahead;
+      if (item.kv_end - kv < TILE_KV || (CAUSAL && kv + TILE_KV - 1 > own_first) ||
+          (WINDOW && window_left >= 0 && kv < own_last - window_left)) {
+        own.template mask<WINDOW>([&](int h) {
+          const Visible sees = visible<CAUSAL, WINDOW>(Row(first_row + h * 8 + lane / 4).token, item.qo_len,
+                                                       item.kv_len, window_left);
+          return Visible{sees.first - kv, min(sees.last, item.kv_end - 1) - kv};
+        });
+      }
+      return own.outgrown(scale);
+    };
+
+    if (item.kv_begin < item.kv_end) {
+      // The first kv block has no product with v beside it.
+      f32 factor[2];
+      multiply_k();
+      wgmma_wait<0>();
+      release(shared.k_ring, k_at);
+      if (make_logits(item.kv_begin)) own.raise_shifts(factor);  // the sums are 0
+      own.weigh(scale);
+      own.pack_weights();
+#pragma unroll 1
+      for (i32 kv = item.kv_begin + TILE_KV; kv < item.kv_end; kv += TILE_KV) {
+        multiply_k();
+        multiply_v(TILE_KV);
+        wgmma_wait<1>();  // for the product with k; the product with v may go on
+        release(shared.k_ring, k_at);
+        const bool outgrown = make_logits(kv);
+        factor[0] = factor[1] = 1.0f;
+        if (outgrown) own.raise_shifts(factor);
+        own.weigh(scale);
+        wgmma_wait<0>();
+        wgmma_results(own.sums);
+        release(shared.v_ring, v_at);
+        if (outgrown) own.rescale_sums(factor);
+        own.pack_weights();
+      }
+      // Only the last kv block may have rows of other requests.
+      const i32 left = (item.kv_end - item.kv_begin) % TILE_KV;
+      multiply_v(left == 0 ? TILE_KV : left);
+      wgmma_wait<0>();
+      wgmma_results(own.sums);
+      release(shared.v_ring, v_at);
+    }
+    if (tiles.let_next_in()) pdl_launch_dependents();
+
+    Tile tile;
+#pragma unroll
+    for (int i = 0; i < DV / 2; ++i) tile.o[0][i / 4][i % 4] = own.sums[i];
+    tile.row[0][0] = own.row[0];
+    tile.row[0][1] = own.row[1];
+    tile.finish();
+
+    // Results go through the warp's part of the memory of q. The barrier says that the whole warpgroup has read q.
+    sync_threads(OWN + group, 128);
+    u8* const staging = reinterpret_cast<u8*>(shared.q[group]) + warp % 4 * 16 * DV * 2;
+    const auto emit_lse = [&](u32 r, f32 x) {
+      const Row row(first_row + r);
+      if (lse && first_row + static_cast<i32>(r) < rows)
+        lse[static_cast<i64>(item.qo_begin + row.token) * (kv_heads * GROUP) + item.kv_head * GROUP +
+            row.head] = x;
+    };
+    if (item.whole()) {
+      tile.stage(staging, emit_lse);
+    } else {
+      // Without fresh(), values derived from `workers` would stay in registers through the products.
+      const AttentionPlan now{plan, fresh(workers)};
+      const typename Tile::Slots slots{workspace, now.workers};
+      tile.save(slots, item.slot());
+      sync_threads(BOTH, 256);
+      if (threadIdx.x == 0) shared.last_part = now.arrive_between_barriers(item);
+      sync_threads(BOTH, 256);
+      if (!shared.last_part) continue;
+      tile.merge(slots, item.first_slot, item.parts, staging, emit_lse);
+    }
+    __syncwarp();
+    Tile::template store_rows<GROUP>(o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head,
+                                     stride_o, stride_o_head, staging, first_row, rows);
+    __syncwarp();
+  }
+}
+
+}  // namespace kiln

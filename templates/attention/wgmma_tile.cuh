@@ -1,0 +1,150 @@
+// A tile of attention in the registers of a warpgroup, whose products run on wgmma (sm_90a). The warpgroup has 64 packed
+// rows, and each of its warps has 16 of them.
+//
+// q, k and v lie in shared memory in panels of 64 elements: rows of 128 bytes with a swizzle of 128, as TMA writes them.
+// Weights go from the first product to the second one in registers. A product is asynchronous: each multiply function
+// begins one group of wgmma, and the caller waits for it.
+#pragma once
+#include "attention/online_softmax.cuh"
+#include "attention/tile.cuh"
+#include "attention/work_list.cuh"
+#include "kiln/copy_async.cuh"
+#include "kiln/hopper/pipeline.cuh"
+#include "kiln/hopper/warpgroup.cuh"
+#include "kiln/hopper/wgmma.cuh"
+
+namespace kiln {
+
+// A panel of ROWS rows and 64 elements. Its address is a multiple of 1024 bytes.
+template <typename T, int ROWS>
+using Panel = T[ROWS * 64];
+
+// Begins to copy the warp's 16 rows of q to the panels of its warpgroup. `q` is the first row of the request and kv head,
+// which has `rows` packed rows. The warp's rows begin at `first_row`; rows from `rows` on become zeros. Strides count
+// elements.
+template <int GROUP, typename T, int PANELS>
+__device__ __forceinline__ void copy_rows_to_panels(Panel<T, 64> (&panels)[PANELS], const T* q, i64 stride,
+                                                    i64 stride_head, i32 first_row, i32 rows) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, line = lane / 8, chunk = lane % 8;
+#pragma unroll
+  for (int r = 0; r < 16; r += 4) {
+    const int at = warp * 16 + r + line;
+    const PackedRow<GROUP> row(min(first_row + r + line, rows - 1));
+    const T* const from = q + row.token * stride + row.head * stride_head + chunk * 8;
+    const u32 to = shared_address(panels) + at * 128 + (chunk ^ at % 8) * 16;
+#pragma unroll
+    for (int i = 0; i < PANELS; ++i)
+      copy_async_or_zero(to + i * 64 * 128, from + i * 64, first_row + r + line < rows);
+  }
+}
+
+template <typename T, int D, int DV, int TILE_KV>
+struct WgmmaTile {
+  static constexpr int N = TILE_KV / 8, STEPS = TILE_KV / 16;
+  static_assert(D % 64 == 0 && DV % 64 == 0 && TILE_KV % 16 == 0,
+                "D and DV must be multiples of 64, TILE_KV of 16");
+
+  // A thread has elements of rows g and g + 8 of its warp, as kiln/hopper/wgmma.cuh lays them out, with g = lane / 4. These
+  // are its rows h = 0 and 1.
+  f32 sums[DV / 2];    // weighted sums of v, relative to the rows' shifts
+  f32 s[TILE_KV / 2];  // products q k^T of a kv block; then its logits; then its weights
+  u32 p[STEPS][4];     // the weights, rounded to T: the left operand of the product with v
+  SoftmaxRow row[2];   // `sum` counts the thread's own columns only
+  f32 largest[2];      // the largest logit of the kv block
+
+  __device__ __forceinline__ void clear() {
+    row[0] = row[1] = SoftmaxRow{};
+#pragma unroll
+    for (int i = 0; i < DV / 2; ++i) sums[i] = 0.0f;
+  }
+
+  // Begins s = q k^T.
+  __device__ __forceinline__ void multiply_k(const Panel<T, 64> (&q)[D / 64],
+                                             const Panel<T, TILE_KV> (&k)[D / 64]) {
+    wgmma_begin();
+#pragma unroll
+    for (int i = 0; i < D / 64; ++i) {
+      const u64 left = wgmma_operand<128>(q[i]), right = wgmma_operand<128>(k[i]);
+#pragma unroll
+      for (int bytes = 0; bytes < 128; bytes += 32)
+        wgmma<T, TILE_KV>(s, left + wgmma_along(bytes), right + wgmma_along(bytes), i > 0 || bytes > 0);
+    }
+    wgmma_commit();
+  }
+
+  // Begins sums += p v. Changes of p and of sums before the call are complete when the products begin.
+  __device__ __forceinline__ void multiply_v(const Panel<T, TILE_KV> (&v)[DV / 64]) {
+    wgmma_registers(sums);
+    wgmma_registers(p);
+    wgmma_begin();
+    const u64 right = wgmma_operand_along_n(v, TILE_KV * 128);
+#pragma unroll
+    for (int i = 0; i < STEPS; ++i) wgmma<T, DV>(sums, p[i], right + wgmma_along(i * 16 * 128), true);
+    wgmma_commit();
+  }
+
+  // Replaces each logit that its row does not see by -infinity. visible(h) returns the tokens that row h sees, counted from
+  // the kv block's first token.
+  template <bool FROM_THE_LEFT, typename F>
+  __device__ __forceinline__ void mask(const F& visible) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const Visible sees = visible(h);
+      const i32 column = threadIdx.x % 4 * 2, first = sees.first - column, last = sees.last - column;
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          f32& x = s[4 * n + 2 * h + j];
+          x = (!FROM_THE_LEFT || n * 8 + j >= first) && n * 8 + j <= last ? x : -infinity();
+        }
+      }
+    }
+  }
+
+  // Finds the largest logits of the kv block. Returns whether a row of the warp has outgrown its shift. A logit is s *
+  // scale.
+  __device__ __forceinline__ bool outgrown(f32 scale) {
+    bool any = false;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      f32 x = fmaxf(s[2 * h], s[2 * h + 1]);
+#pragma unroll
+      for (int n = 1; n < N; ++n) x = fmaxf(x, fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
+      x = fmaxf(x, shuffle_xor(x, 1));
+      largest[h] = fmaxf(x, shuffle_xor(x, 2)) * scale;
+      any |= row[h].outgrown(largest[h]);
+    }
+    return __any_sync(0xffffffffu, any) != 0;
+  }
+
+  // Raises the shifts to the largest logits. Afterwards rescale_sums() multiplies the weighted sums by `factor`.
+  __device__ __forceinline__ void raise_shifts(f32 (&factor)[2]) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) factor[h] = row[h].rescale(largest[h]);
+  }
+  __device__ __forceinline__ void rescale_sums(const f32 (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < DV / 2; ++i) sums[i] *= factor[i % 4 / 2];
+  }
+
+  // Turns the logits into weights, in place.
+  __device__ __forceinline__ void weigh(f32 scale) {
+#pragma unroll
+    for (int i = 0; i < TILE_KV / 2; ++i) {
+      SoftmaxRow& own = row[i % 4 / 2];
+      s[i] = own.weight(s[i], scale);
+      own.sum += s[i];
+    }
+  }
+  // Rounds the weights to p. No product that reads p may be under way.
+  __device__ __forceinline__ void pack_weights() {
+#pragma unroll
+    for (int i = 0; i < STEPS; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) p[i][j] = pack<T>(s[8 * i + 2 * j], s[8 * i + 2 * j + 1]);
+    }
+  }
+};
+
+}  // namespace kiln
