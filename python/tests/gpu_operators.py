@@ -90,7 +90,7 @@ def tolerance_of(name, dtype, named):
     if dtype == torch.float32 and name.startswith("attn_"):
         return 1e-4  # logarithms of sums of bf16 products
     if dtype == torch.float32 and name == "moe_gemm_fp8_quant":
-        return 4e-4  # factors of sums of fp8 products, of which tensor cores keep about 14 bits
+        return 3e-4  # factors of sums of fp8 products, of which tensor cores keep about 14 bits
     if "w13_scale" in named:
         return 8e-3  # the errors of these sums move some elements of the first product to the next e4m3 value
     return None

@@ -15,6 +15,7 @@ LAUNCHES = {
     "map": 4,
     "many": 5,
     "fp8": 5,
+    "fp8-blocks": 6,
     "fp8-many": 7,
 }
 
@@ -89,6 +90,7 @@ def named_cases():
         "map": lambda d: (_ids(d, local=4), {"expert_map": _map(d), "order": "up_first", "act": "gelu_tanh"}),
         "many": lambda d: (_logits(d, tokens=600, k=2), {}),
         "fp8": lambda d: _fp8(d),
+        "fp8-blocks": lambda d: _fp8(d, tokens=600, k=2, experts=8),
         "fp8-many": lambda d: _fp8(d, tokens=600, k=2, experts=2),
     }
 

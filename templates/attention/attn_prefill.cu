@@ -7,7 +7,7 @@
 // Causal and window masks are applied only to the kv blocks that they cut. A custom mask is applied to all kv
 // blocks. The block that finishes the last part of a tile merges all parts.
 #include "attention/logits.cuh"
-#include "attention/tile.cuh"
+#include "attention/prefill/tile.cuh"
 #include "attention/work_list.cuh"
 #include "kiln/pdl.cuh"
 

@@ -1,5 +1,5 @@
 // Reference for attn_prefill.
-#include "attention/ragged_reference.cuh"
+#include "attention/prefill/ragged_reference.cuh"
 
 namespace kiln {
 namespace reference {

@@ -8,7 +8,7 @@
 // In each step a warpgroup has two products under way: the product of q with the keys of a kv block, and the product of
 // the weights of the kv block before with its values. The softmax of the former runs beside the latter.
 #include "attention/logits.cuh"
-#include "attention/wgmma_tile.cuh"
+#include "attention/prefill/wgmma_tile.cuh"
 #include "kiln/pdl.cuh"
 
 namespace kiln {

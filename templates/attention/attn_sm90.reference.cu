@@ -1,5 +1,5 @@
 // Reference for attn_sm90.
-#include "attention/ragged_reference.cuh"
+#include "attention/prefill/ragged_reference.cuh"
 
 namespace kiln {
 namespace reference {

@@ -23,8 +23,7 @@ __device__ __forceinline__ int scaled_row(int first_column, int group, int part)
 
 // sums[half] = the products of steps `begin` to `end` of K, which the stages from `at` on have or will have. `release(stage)`
 // tells the loader that this warp has read a stage. With fp8 scales of blocks, `factors` points at the scales of b for
-// each step of K, and `shared.scales` has the scales of the tokens. All threads of
-// warpgroup `group` call it.
+// each step of K, and `shared.scales` has the scales of the tokens. All threads of warpgroup `group` call it.
 template <typename Shape, typename Shared, int PARTS, typename Release>
 __device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right / 2], Shared& shared,
                                          RingPlace& at, int group, int begin, int end,
@@ -83,7 +82,10 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right
       if constexpr (Shared::scaled && !Shape::swap) {
         const int row = (group * HALVES + half) * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
         const f32 up = token_scale[row], down = token_scale[row + 8];
-        if (last) release(at.stage);
+        if (last) {
+          __syncwarp();  // all lanes have read their scales
+          release(at.stage);
+        }
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; ++i)
           to[i] += part[i] * ((i % 4 < 2 ? up : down) * factor[PARTS == 2 && i >= RIGHT / 4 ? 1 : 0]);

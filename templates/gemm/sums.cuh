@@ -66,10 +66,8 @@ struct Sums {
   }
 };
 
-// Returns the largest power of two, up to 64, that divides n.
-__host__ __device__ constexpr int columns_together(int n) {
-  return n % 64 == 0 ? 64 : n % 32 == 0 ? 32 : n % 16 == 0 ? 16 : 8;
-}
+// Returns the largest power of two, up to 64, that divides n, a multiple of 16.
+__host__ __device__ constexpr int columns_together(int n) { return n % 64 == 0 ? 64 : n % 32 == 0 ? 32 : 16; }
 
 // Each of four neighbouring lanes gives lane i its v[i]: v[j] is then what lane j gave.
 __device__ __forceinline__ void exchange_of_four(f32 (&v)[4]) {

@@ -1,3 +1,3 @@
-// Moved to "attention/tile.cuh". This name is kept for one release.
+// Moved to "attention/prefill/tile.cuh". This name is kept for one release.
 #pragma once
-#include "attention/tile.cuh"
+#include "attention/prefill/tile.cuh"

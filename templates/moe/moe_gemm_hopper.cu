@@ -2,8 +2,8 @@
 //
 // The grid is constant, and blocks take tiles of columns and rows as the routing on the device says. So a captured graph
 // replays any routing. The kernel is gemm's (gemm/hopper.cu), with two differences:
-// - Threads of the loader copy the tokens of a tile, because the rows of an expert lie anywhere in a: TMA would need an
-//   instruction for each row, and takes 37 clocks for each. Places without a row load nothing. What their memory has from
+// - Threads of the loader copy the tokens of a tile, because the rows of an expert lie anywhere in a. TMA would need an
+//   instruction for each row, which takes 37 clocks on an H200. Places without a row load nothing. What their memory has from
 //   before only meets sums that nobody stores.
 // - Results go to the rows that the routing names.
 #include "gemm/multiply.cuh"

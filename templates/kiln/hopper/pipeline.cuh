@@ -1,4 +1,5 @@
-// A ring of stages in shared memory, which one warp fills by TMA and others empty (sm_90 and newer).
+// A ring of stages in shared memory, which some warps fill, by TMA or by copies of threads, and others empty (sm_90 and
+// newer).
 #pragma once
 #include "kiln/hopper/tma.cuh"
 

@@ -106,11 +106,15 @@ CUTS = [  # ways to cut the work, for few rows and for many
     *[dict(M_BUCKET=bucket, SPLIT=split, LEFT=left) for bucket in (16, 64) for split in (1, 2, 4, 8) for left in (64, 128)],
     *[dict(M_BUCKET=64, RIGHT=right, BLOCKS=1) for right in (48, 96, 128)],
     *[dict(M_BUCKET=64, PAIR=2, SPLIT=1, LEFT=left) for left in (64, 128)],
-    *[dict(SWAP=False, LEFT=left, RIGHT=right) for left in (64, 128) for right in (64, 128, 192, 256)],
-    *[dict(SWAP=False, LEFT=left, RIGHT=right) for left in (64, 128) for right in (48, 80, 112, 160, 224)],
-    *[dict(SWAP=False, LEFT=left, RIGHT=128) for left in (192, 256)],
-    *[dict(SWAP=False, RIGHT=right, PAIR=2) for right in (64, 128, 192, 256)],
-    *[dict(SWAP=False, RIGHT=right, SPLIT=split) for right in (64, 128, 192) for split in (2, 4)],
+    *[
+        dict(SWAP=False, LEFT=left, RIGHT=right, PAIR=1)
+        for left in (64, 128)
+        for right in (48, 64, 80, 112, 128, 160, 192, 224, 256)
+    ],
+    *[dict(SWAP=False, LEFT=64, RIGHT=right, PAIR=2) for right in (64, 80, 96, 128)],
+    *[dict(SWAP=False, LEFT=128, RIGHT=right, PAIR=2) for right in (64, 80, 128, 144, 176, 192, 224, 256)],
+    *[dict(SWAP=False, LEFT=left, RIGHT=128, PAIR=pair) for left in (192, 256) for pair in (1, 2)],
+    *[dict(SWAP=False, LEFT=128, RIGHT=right, SPLIT=split) for right in (64, 80, 96, 112, 128, 160, 192) for split in (2, 4)],
     *[dict(M_BUCKET=8, BOXES=boxes, SPLIT=split) for boxes in (2, 4) for split in (1, 2)],
     *[dict(SWAP=False, RIGHT=64, BOXES=2, PAIR=pair) for pair in (1, 2)],
     dict(M_BUCKET=8, EARLY_B=True),
@@ -155,9 +159,9 @@ def test_epilogues():
             (60, dict(M_BUCKET=64, SPLIT=4)),
             (60, dict(M_BUCKET=64, PAIR=2, SPLIT=1)),
             (300, {}),
-            (300, dict(PAIR=2)),
-            (300, dict(SWAP=False, LEFT=64, RIGHT=80)),
-            (300, dict(SWAP=False, RIGHT=224)),
+            (300, dict(SWAP=False, RIGHT=128, PAIR=1, SPLIT=1)),
+            (300, dict(SWAP=False, LEFT=64, RIGHT=80, PAIR=1)),
+            (300, dict(SWAP=False, RIGHT=224, PAIR=2)),
             (200, dict(SWAP=False, RIGHT=128, SPLIT=2)),
         ]
     )
@@ -171,7 +175,7 @@ def test_strides_and_batches():
     run_all(
         (m, 520, 584, dict(pad=pad, batch=batch, RESIDUAL=True, **cut))
         for pad, batch in ((1, None), (3, 3), (0, 5))
-        for m, cut in ((5, dict(M_BUCKET=8)), (60, dict(M_BUCKET=64, SPLIT=2)), (300, {}), (300, dict(PAIR=2)))
+        for m, cut in ((5, dict(M_BUCKET=8)), (60, dict(M_BUCKET=64, SPLIT=2)), (300, {}), (300, dict(PAIR=1)), (300, dict(PAIR=2)))
     )
 
 
@@ -186,6 +190,7 @@ def test_fp8():
             (37, dict(M_BUCKET=64, SPLIT=4), 0),
             (301, {}, 1),
             (300, dict(PAIR=2), 0),
+            (300, dict(M_BUCKET=128, SPLIT=2), 0),
             (600, dict(M_BUCKET=128), 0),
             *[(600, dict(LEFT=left, RIGHT=128, SPLIT=1, PAIR=pair), 1) for left in (192, 256) for pair in (1, 2)],
         ]

@@ -6,7 +6,7 @@
 // begins one group of wgmma, and the caller waits for it.
 #pragma once
 #include "attention/online_softmax.cuh"
-#include "attention/tile.cuh"
+#include "attention/prefill/tile.cuh"
 #include "attention/work_list.cuh"
 #include "kiln/copy_async.cuh"
 #include "kiln/hopper/pipeline.cuh"
