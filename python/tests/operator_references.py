@@ -356,7 +356,7 @@ def fused_moe(
         weights, ids = topk_gate(logits, k, score, correction_bias, renormalize, groups, topk_groups, scale)[0]
     experts = len(w13) if expert_map is None else len(expert_map)
     fp8 = w13_scale is not None
-    rounds = fp8 and ids.numel() > 64 * experts  # a kernel of its own then quantises the activations, which are in x's type
+    rounds = fp8 and ids.numel() > 192 * experts  # a kernel of its own then quantises the activations, which are in x's type
 
     def quantized(v):
         return _unquantized(*_by_group(v.unsqueeze(0), 128))[0]
