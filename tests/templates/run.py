@@ -78,7 +78,7 @@ if args.card and args.card != torch.cuda.get_device_name():
 def runs_here(module):
     """True if this device can run the module's template. A module with CAPABILITY is for one major version alone."""
     wanted = getattr(module, "CAPABILITY", None)
-    if wanted in (None, torch.cuda.get_device_capability()[0]):
+    if wanted is None or wanted == torch.cuda.get_device_capability()[0]:
         return True
     print(f"skipped {module.__name__}: it needs a device of compute capability {wanted}.x", flush=True)
     return False
