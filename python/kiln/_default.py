@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from . import _kiln
+from ._locks import Lock
 from ._service import Service
 
 
@@ -13,7 +13,7 @@ class State:
     """State of the process. It lies in the extension module, which is never loaded twice."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.service: Service | None = None
         self.forget: list[Any] = []  # functions that drop kernels when the service changes
 

@@ -14,16 +14,16 @@ Operators launch through kiln.service().
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from . import _default, _kiln, _operator
 from ._errors import Code, Error
+from ._locks import Lock
 
 _known: dict[str, tuple[dict[str, Any], _kiln.Operator]] = {}  # with the description that the operator is made from
 _made: list[_kiln.Operator] = []  # also those that a description of another service has replaced
 _current: set[str] = set()  # the names whose description is that of the service
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def _forget() -> None:

@@ -260,3 +260,35 @@ def test_public_names_are_documented():
             for member, value in vars(thing).items():
                 if inspect.isfunction(value) and not member.startswith("_"):
                     assert value.__doc__, f"{name}.{member}"
+
+
+def test_a_forked_child_finds_the_package_locks_free():
+    """A thread of the parent holds them at the fork. The alarm ends a child that is stuck."""
+    program = """
+import kiln.caches._settings, kiln.ops, os, signal, threading
+locks = [kiln._default.state.lock, kiln.ops._lock, kiln.caches._settings._lock]
+taken = threading.Event()
+
+def hold():
+    with locks[0], locks[1], locks[2]:
+        taken.set()
+        threading.Event().wait()
+
+with locks[0]:
+    if (child := os.fork()) == 0:
+        signal.alarm(60)
+if child == 0:
+    with locks[0]:  # free, also after a fork by the thread that held it
+        os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+threading.Thread(target=hold, daemon=True).start()
+assert taken.wait(300)
+if (child := os.fork()) == 0:
+    signal.alarm(60)
+    with locks[0], locks[1], locks[2]:
+        os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

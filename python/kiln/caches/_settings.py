@@ -14,10 +14,11 @@ from multiprocessing import util
 
 from .._blobs import Blobs
 from .._default import service
+from .._locks import Lock
 
 _LAST_WAIT = 60.0  # seconds for blobs that are queued when the process ends
 
-_lock = threading.Lock()
+_lock = Lock()
 _spaces: dict[str, Blobs] = {}
 _left = 0  # the process that has run _leave()
 START = pathlib.Path(__file__).parent / "start"  # the folder of a sitecustomize that switches the caches on

@@ -22,6 +22,7 @@ import torch
 from torch._inductor import remote_cache
 
 from .._blobs import Blobs, Lease
+from .._locks import Lock
 from . import _settings
 
 # Names of cache classes, and the switch of each: a module of settings and the name in it.
@@ -67,7 +68,7 @@ class Backend(remote_cache.RemoteCacheBackend[bytes]):
         _blobs().put(key, data, lease=lease)
 
 
-_lock = threading.Lock()
+_lock = Lock()
 _leases: dict[str, tuple[Lease, threading.Timer]] = {}  # of graphs that this process is compiling
 
 

@@ -14,18 +14,18 @@ TRITON_REMOTE_CACHE_BACKEND=kiln.caches.triton:RemoteCacheBackend.
 from __future__ import annotations
 
 import pathlib
-import threading
 from typing import Any
 
 import triton
 import triton.runtime.cache
 
 from .._blobs import Blobs, Lease
+from .._locks import Lock
 from . import _files, _settings
 
 _directory = _files.PrivateDirectory("kiln-triton-")
 _STAGES = {".source", ".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco", ".spv"}
-_lock = threading.Lock()
+_lock = Lock()
 _groups: dict[tuple[str, str], dict[str, str]] = {}  # what this process has on its disk
 
 
