@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         using Part = Columns<GATED, RIGHT>;
 #pragma unroll
         for (int half = 0; half < HALVES; ++half) {
-          const int row = (group * HALVES + half) * 64 + Part::row();
+          const int row = (group * HALVES + half) * 64 + wgmma_row();
           Part::template finish<Finish::slow_to_compile>(sums[half],
                                                          [&](int second, int column, auto& x, auto& up) {
                                                            finish_and_store(row + second * 8, column, x, up);

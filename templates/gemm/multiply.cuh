@@ -80,7 +80,7 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right
       [[maybe_unused]] const f32* token_scale = shared.scales[at.stage];
       wgmma_results(part);
       if constexpr (Shared::scaled && !Shape::swap) {
-        const int row = (group * HALVES + half) * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+        const int row = (group * HALVES + half) * 64 + wgmma_row();
         const f32 up = token_scale[row], down = token_scale[row + 8];
         if (last) {
           __syncwarp();  // all lanes have read their scales

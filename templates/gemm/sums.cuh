@@ -3,6 +3,7 @@
 #pragma once
 #include "kiln/cluster.cuh"
 #include "kiln/hopper/warpgroup.cuh"
+#include "kiln/hopper/wgmma.cuh"
 
 namespace kiln {
 
@@ -24,7 +25,7 @@ struct Sums {
 
   // Writes this thread's sums of the 64 left rows of its warpgroup.
   __device__ static __forceinline__ void put(f32* memory, const f32 (&sums)[RIGHT / 2], int group) {
-    const int lane = threadIdx.x % 32, left = group * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const int lane = threadIdx.x % 32, left = group * 64 + wgmma_row();
 #pragma unroll
     for (int i = 0; i < RIGHT / 2; i += 2) {
       const int row = left + i % 4 / 2 * 8, right = i / 4 * 8 + lane % 4 * 2;
@@ -89,13 +90,10 @@ template <bool GATED, int RIGHT>
 struct Columns {
   static constexpr int COLUMNS = GATED ? RIGHT / 2 : RIGHT;
 
-  // Returns the first row, of the warpgroup's 64, whose sums this thread has. The second one is 8 rows below.
-  __device__ static __forceinline__ int row() { return threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4; }
-
-  // Calls f(second, column, x, up) with 8 neighbouring columns of a row of this thread, from a column of the tile on: for
-  // each piece that the lane gets of its two rows. If GATED, `up` has the other half of the columns. All threads of the
-  // warpgroup call it. If ONCE, the code of f is there once instead of for each 32 columns; the sums then move down,
-  // because registers have no index.
+  // Calls f(second, column, x, up) with 8 neighbouring columns of a row of this thread (see wgmma_row()), from a column of
+  // the tile on: for each piece that the lane gets of its two rows. If GATED, `up` has the other half of the columns. All
+  // threads of the warpgroup call it. If ONCE, the code of f is there once instead of for each 32 columns; the sums then
+  // move down, because registers have no index.
   template <bool ONCE, typename F>
   __device__ static __forceinline__ void finish(f32 (&sums)[RIGHT / 2], F f) {
 #pragma unroll(ONCE ? 1 : COLUMNS / 32 + 1)

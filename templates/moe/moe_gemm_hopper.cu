@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         Parts::template each<GATED>(memory, 0, finish_and_store);
       } else {
         meet();
-        const int first = group * 64 + Part::row();
+        const int first = group * 64 + wgmma_row();
         Part::template finish<Finish::slow_to_compile>(
             sums[0], [&](int second, int column, auto& x, auto& other) {
               finish_and_store(first + second * 8, column, x, other);

@@ -44,6 +44,12 @@ __device__ __forceinline__ void wgmma_results(f32 (&d)[REGISTERS]) {
   for (int i = 0; i < REGISTERS; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+// Returns the first of the two rows, of its warpgroup's 64, whose results this thread has. The other one is 8 rows below.
+__device__ __forceinline__ int wgmma_row() {
+  const int lane = threadIdx.x % 32;
+  return threadIdx.x / 32 % 4 * 16 + lane / 4;
+}
+
 // Keeps the compiler from moving writes of these registers behind this point. Call it before wgmma_begin(), for sums that
 // ordinary instructions have changed, and for a left operand in registers.
 template <int REGISTERS>
