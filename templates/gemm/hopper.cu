@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   if (threadIdx.x == 0) {
     if constexpr (SPLIT > 1) {
       shared.received.init(1);
-      shared.received.arrive_expecting(Sums<Shape>::BYTES);
+      shared.received.arrive_expecting(Sums<Shape>::SENT);
     }
     shared.ring.init(4 * WARPGROUPS * PAIR);
   }
@@ -205,15 +205,17 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
           Parts::put(own, sums[0], group);
           fence_async_shared();
           sync_threads(1, 128 * WARPGROUPS);
-          if (threadIdx.x < SPLIT) Parts::send(out_sums, own, rank, threadIdx.x, shared.received);
+          if (threadIdx.x < SPLIT && threadIdx.x != rank)
+            Parts::send(out_sums, own, rank, threadIdx.x, shared.received);
           shared.received.wait(0);
+          Parts::template each<GATED>(own, out_sums, rank, finish_and_store);
         } else {
           if (tile != cluster)
             sync_threads(1, 128 * WARPGROUPS);  // the results of the tile before have been read
           Parts::put(out_sums, sums[0], group);
           sync_threads(1, 128 * WARPGROUPS);
+          Parts::template each<GATED>(out_sums, nullptr, 0, finish_and_store);
         }
-        Parts::template each<GATED>(out_sums, SPLIT > 1 ? rank : 0, finish_and_store);
       } else if constexpr (Finish::plain) {
         constexpr int WIDE = columns_together(RIGHT);
 #pragma unroll

@@ -38,19 +38,23 @@ struct Sums {
     }
   }
 
-  // Sends block `to` the sums of its tokens from `memory`, where put() wrote all. They come to `received` there, behind
-  // the sums that the blocks before this block `rank` send, and count at `told`. One thread calls it for each block.
+  // Sends block `to` the sums of its tokens from `memory`, where put() wrote all. They come to `received` there, at the
+  // place of this block `rank`, and count at `told`. One thread calls it for each other block.
   __device__ static __forceinline__ void send(f32* received, const f32* memory, int rank, int to,
                                               Barrier& told) {
     constexpr int FLOATS = OWN * PITCH;
     cluster_copy(received + rank * FLOATS, to, memory + to * FLOATS, FLOATS * 4, told);
   }
 
+  // The bytes that the other blocks send to one block.
+  static constexpr int SENT = BYTES / SPLIT * (SPLIT - 1);
+
   // Calls f(token, column, x, up) for each 4 neighbouring columns of the tokens of block `rank`, with the sums of all
-  // blocks, added in the order of K. If GATED, `up` has the sums of the other half of the columns. Token and column
-  // count from the start of the tile. THREADS threads share the work.
+  // blocks, added in the order of K. The block's own sums are in `memory`, where put() wrote them, the others' in
+  // `received`. If GATED, `up` has the sums of the other half of the columns. Token and column count from the start of
+  // the tile. THREADS threads share the work.
   template <bool GATED, typename F>
-  __device__ static __forceinline__ void each(const f32* received, int rank, F f) {
+  __device__ static __forceinline__ void each(const f32* memory, const f32* received, int rank, F f) {
     constexpr int WIDE = GATED ? WIDTH / 2 : WIDTH, CHUNKS = WIDE / 4;
 #pragma unroll 1
     for (int item = threadIdx.x; item < OWN * CHUNKS; item += THREADS) {
@@ -58,7 +62,7 @@ struct Sums {
       f32 x[4] = {}, up[4] = {};
 #pragma unroll
       for (int block = 0; block < SPLIT; ++block) {
-        const f32* from = received + (block * OWN + token) * PITCH + column;
+        const f32* from = (block == rank ? memory : received) + (block * OWN + token) * PITCH + column;
         add_four(x, from);
         if constexpr (GATED) add_four(up, from + WIDE);
       }

@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         f32* const memory = reinterpret_cast<f32*>(shared.out);
         Parts::put(memory, sums[0], group);
         meet();
-        Parts::template each<GATED>(memory, 0, finish_and_store);
+        Parts::template each<GATED>(memory, nullptr, 0, finish_and_store);
       } else {
         meet();
         const int first = group * 64 + wgmma_row();
