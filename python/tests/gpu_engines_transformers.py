@@ -1,13 +1,14 @@
 """transformers' models on kiln, on a GPU:
 
     python3 python/tests/gpu_engines_transformers.py              # everything; exits 1 when a row fails
-    python3 python/tests/gpu_engines_transformers.py accuracy     # one section: accuracy, speed, mixture, generate, trace
+    python3 python/tests/gpu_engines_transformers.py accuracy     # one section of these
 
 - accuracy: logits of kiln and of plain transformers in bf16, both against the same model in f32. The error of
   kiln may be 1.1 times the other, for prompts and decode steps, with dynamic and static caches.
 - speed: a Llama with the shapes of an 8B model, 8 layers and batch 16, compiled with CUDA graphs.
 - mixture: a Qwen3-MoE with the shapes of Qwen3-30B-A3B, 8 layers and batch 16, as in speed; without kiln its experts run on
   torch's grouped_mm.
+- prompts: the same Llama with prompts of 2,048 and 8,192 tokens: seconds beside transformers, not compiled and compiled.
 - generate: greedy tokens of generate() with both caches; with a static cache it compiles the decode steps.
 - trace: a process records what it asks for; the next process, with a cache made from the record, compiles nothing.
 
@@ -259,6 +260,51 @@ def mixture():
     compared("qwen3-moe", WIDE | {"hidden_size": 2048, "num_key_value_heads": 4} | experts, 1)
 
 
+# ---- prompts
+
+
+@torch.no_grad()
+def prompt_seconds(model, ids):
+    """(logits of the last token, the median of 7 prompts with a new cache each, after three that warm up)."""
+    times = []
+    for _ in range(10):
+        cache = DynamicCache()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        logits = model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return logits.float(), sorted(times[3:])[3]
+
+
+@torch.no_grad()
+def prompts():
+    torch.manual_seed(4)
+    with torch.device("cuda"):
+        exact = model_of("llama", **WIDE | {"max_position_embeddings": 8192})
+    plain = keep_frequencies(copy.deepcopy(exact), BF16)
+    kinds = [(4, 2048), (1, 8192)]
+    ids = {shape: torch.randint(1, 1000, shape, device="cuda") for shape in kinds}
+    expected = {shape: exact(ids[shape], logits_to_keep=1).logits for shape in kinds}
+    del exact
+    gc.collect()
+    torch.cuda.empty_cache()
+    base = {shape: prompt_seconds(plain, ids[shape]) for shape in kinds}
+    compiled_base = {shape: prompt_seconds(torch.compile(plain, dynamic=False), ids[shape]) for shape in kinds}
+    torch._dynamo.reset()
+    print(engine.apply(plain), flush=True)
+    for shape in kinds:
+        logits, seconds = prompt_seconds(plain, ids[shape])
+        mine, theirs = error_of(logits, expected[shape]), error_of(base[shape][0], expected[shape])
+        row(mine <= 1.1 * theirs, f"{shape[0]} x {shape[1]} tokens: error {mine:.2e}, transformers {theirs:.2e}")
+        row(
+            seconds <= compiled_base[shape][1],
+            f"{shape[0]} x {shape[1]} tokens: kiln {seconds * 1e3:.2f} ms, transformers {base[shape][1] * 1e3:.2f} ms, compiled "
+            f"{compiled_base[shape][1] * 1e3:.2f} ms",
+        )
+    row(not plain.model.kiln_attention.refusals, f"calls that did not run on kiln: {plain.model.kiln_attention.refusals}")
+
+
 # ---- generate
 
 
@@ -331,7 +377,7 @@ def trace():
         row(warm["compiles"] == 0, f"second start, sealed: {warm['compiles']} compiles, {warm['loads']} loads")
 
 
-SECTIONS = {"accuracy": accuracy, "speed": speed, "mixture": mixture, "generate": generate, "trace": trace}
+SECTIONS = {"accuracy": accuracy, "speed": speed, "mixture": mixture, "prompts": prompts, "generate": generate, "trace": trace}
 
 if __name__ == "__main__":
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
