@@ -165,6 +165,18 @@ std::string TensorMapRecipe::problem(std::uint64_t address, const Shape& shape) 
   return {};
 }
 
+std::string TensorMapRecipe::problem_of_constants() const {
+  Shape shape = constants_;
+  for (const Varying& varying : varying_) {
+    std::int64_t& value = shape.values[varying.property];
+    value = 1;                                                // a dimension, a box and an element stride
+    if (varying.property == Shape::box) value = 16 / item();  // the shortest row
+    if (varying.property >= Shape::strides && varying.property < Shape::box) value = 0;
+    if (varying.property >= Shape::swizzle) value = 0;
+  }
+  return problem(0, shape);
+}
+
 EncodedTensorMap TensorMapRecipe::encode(const toolchain::Driver& driver, std::uint64_t address,
                                          const Shape& shape, const std::string& doing) const {
   std::array<std::uint64_t, Shape::kRank> extents{}, distances{};

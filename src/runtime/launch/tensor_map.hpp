@@ -65,6 +65,9 @@ class TensorMapRecipe {
   TensorMapShape shape(std::span<const std::uint64_t> values) const;
   /// Why there is no such map of an array at `address`, naming map, argument, property and value; "" when there is one.
   std::string problem(std::uint64_t address, const TensorMapShape& shape) const;
+  /// Why there is no such map in any call, as problem() says it; "" where a call may decide it. Properties that a call
+  /// decides count as allowed.
+  std::string problem_of_constants() const;
   /// Throws Error(driver), naming `doing`. REQUIRES: there is no problem.
   EncodedTensorMap encode(const toolchain::Driver& driver, std::uint64_t address, const TensorMapShape& shape,
                           const std::string& doing) const;

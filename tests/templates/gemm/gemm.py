@@ -33,6 +33,7 @@ SANITIZE = [
     "gemm T=bf16 N=264 K=200 m=70",
     "gemm T=bf16 N=264 K=200 M_BUCKET=8 m=5",
     "gemm T=bf16 N=264 K=520 M_BUCKET=64 SPLIT=4 m=37",
+    "gemm T=bf16 N=512 K=512 M_BUCKET=256 SPLIT=2 LEFT=128 RIGHT=96 m=300",
     "gemm T=f16 N=512 K=256 PAIR=2 m=300 BIAS=true ACT=gelu RESIDUAL=true",
     "gemm T=bf16 N=264 K=200 GATED=true ACT=silu m=130",
     "gemm T=e4m3 N=264 K=256 SCALES=block m=130",
@@ -271,6 +272,7 @@ ROWS = {  # the core list
     1: list(LAYERS),
     16: list(LAYERS),
     64: list(LAYERS),
+    128: list(LAYERS)[:2],
     256: list(LAYERS)[:5],
     1024: list(LAYERS)[:4],
     4096: list(LAYERS)[:4] + ["DeepSeek-V3 q_b"],
@@ -299,3 +301,29 @@ def bench():
                 bar=0,
                 beats={"kiln": ["torch"]},
             )
+    n, k = 4096, 7168
+    for m in (16, 128, 1024, 4096):
+
+        def launch_fp8(out, a, b, scale_a, scale_b, m=m):
+            member = kernel("gemm", T="e4m3", SCALES="block", N=n, K=k, M_BUCKET=bucket(m), EARLY_B=True)
+            member(out, a, b, m, k, k, n, 1, m * k, n * k, m * n, scale_a, scale_a.shape[1], scale_b)
+
+        def torch_fp8(out, a, b, scale_a, scale_b):
+            torch._scaled_mm(a, b.t(), scale_a.t(), scale_b.t(), out_dtype=torch.bfloat16, out=out)
+
+        yield Row(
+            case=f"fp8 with scales of blocks: m {m}, N {n}, K {k}",
+            read=(m + n) * k + 4 * (m + n // 128) * (k // 128),
+            write=2 * m * n,
+            flops=2 * m * n * k,
+            make=lambda m=m: (
+                torch.empty(m, n, dtype=torch.bfloat16, device="cuda"),
+                normal(m, k).to(torch.float8_e4m3fn),
+                normal(n, k).to(torch.float8_e4m3fn),
+                torch.rand(k // 128, m, device="cuda") + 0.5,
+                torch.rand(n // 128, k // 128, device="cuda") + 0.5,
+            ),
+            launches={"kiln": launch_fp8, "torch": torch_fp8},
+            bar=0,
+            beats={"kiln": ["torch"]},
+        )

@@ -285,6 +285,29 @@ TEST_F(LintCompiles, ComparesBlockAndClusterWithTheKernels) {
   EXPECT_TRUE(says(cluster, {"error at typical.toml:24", "4 x 1 x 1", "2 x 1 x 1"})) << cluster;
 }
 
+TEST_F(LintCompiles, TellsMapsThatNoCallMakesPossible) {
+  const auto lint_of = [&](const std::string& box, int exit) {
+    put(changed(
+            changed(
+                kTypical, "[launch]",
+                "[[tensormap]]\nname = \"map\"\nof = \"x\"\ndims = [\"n\", \"n\"]\nstrides = [\"4 * n\"]\n"
+                "swizzle = 128\nbox = " +
+                    box + "\n[launch]"),
+            "instantiate = \"typical<{N}>\"",
+            "instantiate = \"typical<{N}>\"\narguments = [\"map\", \"x\", \"n\"]"),
+        changed("struct alignas(64) Map { char bytes[128]; };\n" + std::string(kTypicalSource), "typical(",
+                "typical(const __grid_constant__ Map map, "));
+    return found(lint(exit), "tensormap");
+  };
+  EXPECT_EQ(lint_of("[32, \"N\"]", 0), "");
+  const auto rows = lint_of("[\"N\", 8]", 1);
+  EXPECT_TRUE(
+      says(rows, {"error at typical.toml:", "'map'", "box[0] = N = 64", "256 bytes", "swizzle = 128"}))
+      << rows;
+  const auto box = lint_of("[32, \"N * 5\"]", 1);
+  EXPECT_TRUE(says(box, {"error at typical.toml:", "'map'", "box[1] = N * 5 = 320 is not in 1..256"})) << box;
+}
+
 TEST_F(LintCompiles, ComparesFurtherEntryPointsToo) {
   put(changed(kTypical, "[[prewarm]]",
               "[[kernel]]\nname = \"second\"\ninstantiate = \"second<{N}>\"\n[[kernel.arg]]\nname = "

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/text.hpp"
+#include "runtime/launch/tensor_map.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/lint/debris.hpp"
 
@@ -19,21 +20,28 @@ std::string text_of(const Shape& shape) {
          std::to_string(std::max(shape[2], 1u));
 }
 
-/// The shape when parameters, arch and exports decide all its dimensions, else nothing.
-std::optional<Shape> constant_shape(const source::Manifest& m, const source::Resolved& resolved,
-                                    const compile::Facts& facts,
-                                    const std::vector<source::Expression>& dimensions) {
-  std::vector<std::int64_t> slots = source::slots_of(m, resolved);
-  std::vector<bool> known(slots.size(), false);
-  std::fill_n(known.begin(), m.slots.parameters + m.slots.derives, true);
-  std::fill_n(known.begin() + m.slots.arch_slot(), source::SlotLayout::kOfArch, true);
-  for (std::size_t i = 0; i < m.exports.size() && i < facts.exports.size(); ++i) {
-    const auto slot = static_cast<std::size_t>(m.slots.export_slot(static_cast<int>(i)));
-    slots[slot] = facts.exports[i].value, known[slot] = true;
+/// The slots whose values an image and its specialisation decide: parameters, derives, arch and exports.
+struct Known {
+  std::vector<std::int64_t> slots;
+  std::vector<bool> known;
+
+  Known(const source::Manifest& m, const source::Resolved& resolved, const compile::Facts& facts)
+      : slots(source::slots_of(m, resolved)), known(slots.size(), false) {
+    std::fill_n(known.begin(), m.slots.parameters + m.slots.derives, true);
+    std::fill_n(known.begin() + m.slots.arch_slot(), source::SlotLayout::kOfArch, true);
+    for (std::size_t i = 0; i < m.exports.size() && i < facts.exports.size(); ++i) {
+      const auto slot = static_cast<std::size_t>(m.slots.export_slot(static_cast<int>(i)));
+      slots[slot] = facts.exports[i].value, known[slot] = true;
+    }
   }
+  source::Expression folded(const source::Expression& e) const { return e.folded(slots, known); }
+};
+
+/// The shape when parameters, arch and exports decide all its dimensions, else nothing.
+std::optional<Shape> constant_shape(const Known& known, const std::vector<source::Expression>& dimensions) {
   Shape out{1, 1, 1};
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
-    const auto value = dimensions[i].folded(slots, known).constant_value();
+    const auto value = known.folded(dimensions[i]).constant_value();
     if (!value || *value < 1 || *value > UINT32_MAX) return std::nullopt;
     out[i] = static_cast<std::uint32_t>(*value);
   }
@@ -62,8 +70,10 @@ class ImageLint {
 
   void entry(const source::Manifest& m, const compile::EntryFacts& facts) {
     arguments(m, facts);
-    block(m, facts);
-    cluster(m, facts);
+    const Known known(m, resolved_, facts_);
+    tensor_maps(m, known);
+    block(m, known, facts);
+    cluster(m, known, facts);
     if (const std::uint64_t spills = facts.spill_bytes();
         spills > static_cast<std::uint64_t>(m.limits.max_spill_bytes.value_or(0)))
       add("spills", m.limits.max_spill_bytes ? Severity::warning : Severity::note, lines_.of({"limits"}),
@@ -110,8 +120,18 @@ class ImageLint {
     }
   }
 
-  void block(const source::Manifest& m, const compile::EntryFacts& facts) {
-    const auto shape = constant_shape(m, resolved_, facts_, m.kernel.launch.block);
+  /// Maps that are impossible for these parameters, whatever a call passes.
+  void tensor_maps(const source::Manifest& m, const Known& known) {
+    for (std::size_t i = 0; i < m.tensor_maps.size(); ++i) {
+      const runtime::TensorMapRecipe map(m, i, known.slots,
+                                         [&](const source::Expression& e) { return known.folded(e); });
+      if (const std::string why = map.problem_of_constants(); !why.empty())
+        add("tensormap", Severity::error, lines_.of({"tensormap"}), why);
+    }
+  }
+
+  void block(const source::Manifest& m, const Known& known, const compile::EntryFacts& facts) {
+    const auto shape = constant_shape(known, m.kernel.launch.block);
     if (!shape || m.kernel.launch.block.empty()) return;
     const auto required = facts.required_block;
     const Shape normal{required[0], std::max(required[1], 1u), std::max(required[2], 1u)};
@@ -129,9 +149,9 @@ class ImageLint {
           said + ", " + std::to_string(threads) + " threads, but a block has at most 1024");
   }
 
-  void cluster(const source::Manifest& m, const compile::EntryFacts& facts) {
+  void cluster(const source::Manifest& m, const Known& known, const compile::EntryFacts& facts) {
     if (facts.cluster[0] == 0 || m.kernel.launch.cluster.empty()) return;
-    const auto shape = constant_shape(m, resolved_, facts_, m.kernel.launch.cluster);
+    const auto shape = constant_shape(known, m.kernel.launch.cluster);
     const Shape compiled{facts.cluster[0], std::max(facts.cluster[1], 1u), std::max(facts.cluster[2], 1u)};
     if (shape && *shape != compiled)
       add("cluster", Severity::error, lines_.of({"launch", "cluster"}),
