@@ -12,6 +12,7 @@
 #include "attention/requests.hpp"
 #include "attention/teams.hpp"
 #include "attention/tiles.hpp"
+#include "attention/waves.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::attention {
@@ -144,6 +145,20 @@ void hand_out(const KernelShape& shape, const std::vector<Request>& requests, co
   }
 }
 
+/// Cuts the line into shares, and writes their items and the table of first items.
+Handed hand_out_shares(const KernelShape& shape, const Limits& limits, const std::vector<Request>& requests,
+                       const Batch& batch, std::int64_t team, std::int32_t* out) {
+  const std::int64_t head_groups = limits.kv_heads / team, total = head_groups * batch.cost;
+  const std::int64_t tiles = head_groups * batch.count, most = limits.workers / team;
+  Line line(shape, {.cost = total, .tiles = tiles, .longest = tiles <= most ? batch.longest() : total}, most);
+  std::vector<std::int64_t> counts;
+  if (team > 1) counts = count_items(shape, line, batch, head_groups);
+  Teams teams(shape, limits, team, std::move(counts), out);
+  hand_out(shape, requests, batch, head_groups, team, line, teams);
+  teams.finish();
+  return {teams.items(), teams.slots(), total > 0 ? teams.workers() : 0, teams.busy()};
+}
+
 }  // namespace
 
 Summary write_work_list(const KernelShape& shape, const Limits& limits, const Lengths& lengths,
@@ -158,17 +173,12 @@ Summary write_work_list(const KernelShape& shape, const Limits& limits, const Le
   std::int64_t tokens = 0;
   for (const Request& r : requests) tokens += r.qo_len;
 
-  const std::int64_t tiles = head_groups * batch.count, most = limits.workers / team;
-  Line line(shape, {.cost = total, .tiles = tiles, .longest = tiles <= most ? batch.longest() : total}, most);
-  std::vector<std::int64_t> counts;
-  if (team > 1) counts = count_items(shape, line, batch, head_groups);
   std::memset(out.data() + counters_at(limits.workers), 0,
               4 * static_cast<std::size_t>(table_words(limits.workers)));
-  Teams teams(shape, limits, team, std::move(counts), out.data());
-  hand_out(shape, requests, batch, head_groups, team, line, teams);
-  teams.finish();
-
-  const std::int64_t requests_at = items_at(limits.workers) + teams.items() * kItemWords;
+  const Handed handed = team == 1 && goes_in_waves(shape, limits, requests, head_groups * batch.count)
+                            ? hand_out_in_waves(shape, limits, requests, batch.tiles, out.data())
+                            : hand_out_shares(shape, limits, requests, batch, team, out.data());
+  const std::int64_t requests_at = items_at(limits.workers) + handed.items * kItemWords;
   const Header header{
       .made_for = made_for(shape.tile_rows, shape.tile_kv, shape.group, shape.causal, shape.tiles_together),
       .workers = narrow(limits.workers),
@@ -176,17 +186,17 @@ Summary write_work_list(const KernelShape& shape, const Limits& limits, const Le
       .window_left = narrow(std::min(lengths.window_left, kMost)),
       .requests = narrow(lengths.requests),
       .tokens = narrow(tokens),
-      .items = narrow(teams.items()),
-      .slots = narrow(teams.slots()),
+      .items = narrow(handed.items),
+      .slots = narrow(handed.slots),
       .requests_at = narrow(requests_at),
-      .busy = narrow(teams.busy()),
+      .busy = narrow(handed.busy),
       .ticks = 0,
       .reserved = {}};
   std::memcpy(out.data(), &header, sizeof header);
   if (!requests.empty())
     std::memcpy(out.data() + requests_at, requests.data(), requests.size() * sizeof(Request));
-  return {requests_at + lengths.requests * kRequestWords, teams.items(), teams.slots(),
-          total > 0 ? teams.workers() : 0, total * team};
+  return {requests_at + lengths.requests * kRequestWords, handed.items, handed.slots, handed.workers,
+          total * team};
 }
 
 }  // namespace kiln::attention

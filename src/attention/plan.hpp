@@ -30,6 +30,8 @@
 // number of items grows with requests, heads and cuts, not with tokens. A work list of long prompts is made
 // in a tenth of the time, and is copied in less.
 //
+// A batch with more keys and values than the L2 holds is handed out in waves instead (waves.hpp).
+//
 // With heads_together, h consecutive workers are a team. h is the largest divisor of kv_heads that leaves at
 // most one worker in 32 without a team. The line is then cut for teams. A tile in it stands for the same tile
 // of h consecutive heads, and worker team * h + j has the j-th of these heads. So blocks that run at the same

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attention/layout.hpp"
+#include "attention/waves.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::attention {
@@ -34,7 +35,9 @@ std::int64_t work_list_words(const KernelShape& shape, const Limits& limits) {
   std::int64_t items = tiles * limits.kv_heads + limits.workers;  // below 2^49
   // A cut adds at most three items to a run of whole tiles. A cut inside a tile leaves two parts of it, and
   // whole tiles on both sides. A cut between two tiles makes the tile before or after it an item of its own.
-  if (shape.tiles_together) items = std::min(items, with_tokens * limits.kv_heads + 3 * limits.workers);
+  const std::int64_t in_waves = shape.resident_kv > 0 ? kMostInWaves : 0;
+  if (shape.tiles_together)
+    items = std::min(items, std::max(in_waves, with_tokens * limits.kv_heads + 3 * limits.workers));
   const std::int64_t words =
       items_at(limits.workers) + items * kItemWords + limits.max_requests * kRequestWords;
   const auto refuse = [&](const std::string& what) {

@@ -17,6 +17,7 @@ struct KernelShape {
   std::int64_t min_kv_blocks = 4;  ///< least kv blocks of a part; a tile with fewer is never cut
   bool tiles_together = false;     ///< an item can be several whole tiles (plan.hpp)
   bool heads_together = false;     ///< workers form teams (plan.hpp)
+  std::int64_t resident_kv = 0;    ///< kv tokens of one head that the L2 holds; 0: no waves (waves.hpp)
 };
 
 /// The limits for every work list that is written to one buffer.

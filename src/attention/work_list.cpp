@@ -20,7 +20,8 @@ constexpr Key kKernel[] = {{.name = "tile_rows"},
                            {.name = "tile_cost", .value = 1},
                            {.name = "min_units", .value = 4},
                            {.name = "tiles_together", .value = 0},
-                           {.name = "heads_together", .value = 0}};
+                           {.name = "heads_together", .value = 0},
+                           {.name = "resident_kv", .value = 0}};
 constexpr Key kRun[] = {
     {.name = "kv_heads"}, {.name = "page_size", .value = 0}, {.name = "window_left", .value = -1}};
 constexpr Key kRunValues[] = {
@@ -45,7 +46,7 @@ const source::WorkListSpec& work_list_of(const source::Manifest& manifest) {
 }
 
 KernelShape shape_of(std::span<const std::int64_t> values) {
-  static_assert(std::size(kKernel) == 9);
+  static_assert(std::size(kKernel) == 10);
   return {.tile_rows = values[0],
           .tile_kv = values[1],
           .group = values[2],
@@ -54,7 +55,8 @@ KernelShape shape_of(std::span<const std::int64_t> values) {
           .tile_cost = values[5],
           .min_kv_blocks = values[6],
           .tiles_together = values[7] != 0,
-          .heads_together = values[8] != 0};
+          .heads_together = values[8] != 0,
+          .resident_kv = values[9]};
 }
 
 }  // namespace kiln::attention

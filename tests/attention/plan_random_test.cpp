@@ -77,6 +77,14 @@ class Draw {
 
 using Tile = std::tuple<std::int32_t, std::int32_t, std::int32_t>;  // request, head, first row
 
+/// The tiles of a plan, each with its items in the plan's order.
+std::map<Tile, std::vector<PlannedItem>> tiles_of(const Planned& plan) {
+  std::map<Tile, std::vector<PlannedItem>> out;
+  for (const PlannedItem& item : plan.items())
+    out[{item.request, item.kv_head, item.first_row}].push_back(item);
+  return out;
+}
+
 class AttentionPlanOf : public ::testing::TestWithParam<unsigned> {
  protected:
   static constexpr int kBatches = 100;
@@ -92,13 +100,6 @@ class AttentionPlanOf : public ::testing::TestWithParam<unsigned> {
         return;
       }
     }
-  }
-  /// The tiles of a plan, each with its items in the plan's order.
-  static std::map<Tile, std::vector<PlannedItem>> tiles_of(const Planned& plan) {
-    std::map<Tile, std::vector<PlannedItem>> out;
-    for (const PlannedItem& item : plan.items())
-      out[{item.request, item.kv_head, item.first_row}].push_back(item);
-    return out;
   }
 };
 
@@ -129,27 +130,27 @@ void expect_tile(const Batch& batch, const Request& r, std::int64_t first_row,
   ASSERT_EQ(times, wanted);
 }
 
-TEST_P(AttentionPlanOf, CoversEachKvTokenOfEachRowOnce) {
-  each([](const Batch& batch, const Planned& plan) {
-    auto tiles = tiles_of(plan);
-    for (std::int32_t i = 0; i + 1 < std::ssize(batch.kv); ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const Request r{batch.qo[at], batch.qo[at + 1] - batch.qo[at], batch.kv[at],
-                      batch.kv[at + 1] - batch.kv[at]};
-      ASSERT_EQ(plan.request(i), r);
-      for (std::int32_t row = 0; row < r.qo_len * batch.shape.group;
-           row += static_cast<std::int32_t>(batch.shape.tile_rows)) {
-        for (std::int32_t head = 0; head < batch.limits.kv_heads; ++head) {
-          const auto tile = tiles.extract({i, head, row});
-          ASSERT_FALSE(tile.empty()) << "request " << i << " head " << head << " row " << row;
-          ASSERT_NO_FATAL_FAILURE(expect_tile(batch, r, row, tile.mapped()))
-              << "request " << i << " head " << head << " row " << row;
-        }
+void expect_covered(const Batch& batch, const Planned& plan) {
+  auto tiles = tiles_of(plan);
+  for (std::int32_t i = 0; i + 1 < std::ssize(batch.kv); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const Request r{batch.qo[at], batch.qo[at + 1] - batch.qo[at], batch.kv[at],
+                    batch.kv[at + 1] - batch.kv[at]};
+    ASSERT_EQ(plan.request(i), r);
+    for (std::int32_t row = 0; row < r.qo_len * batch.shape.group;
+         row += static_cast<std::int32_t>(batch.shape.tile_rows)) {
+      for (std::int32_t head = 0; head < batch.limits.kv_heads; ++head) {
+        const auto tile = tiles.extract({i, head, row});
+        ASSERT_FALSE(tile.empty()) << "request " << i << " head " << head << " row " << row;
+        ASSERT_NO_FATAL_FAILURE(expect_tile(batch, r, row, tile.mapped()))
+            << "request " << i << " head " << head << " row " << row;
       }
     }
-    ASSERT_TRUE(tiles.empty()) << "a tile that is none";
-  });
+  }
+  ASSERT_TRUE(tiles.empty()) << "a tile that is none";
 }
+
+TEST_P(AttentionPlanOf, CoversEachKvTokenOfEachRowOnce) { each(expect_covered); }
 
 TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
   each([](const Batch& batch, const Planned& plan) {
@@ -279,39 +280,85 @@ TEST_P(AttentionPlanOf, HasWholeTilesTogetherThatFollowEachOther) {
   });
 }
 
-TEST_P(AttentionPlanOf, HasACopyOfEachWorkersFirstItem) {
-  each([](const Batch& batch, const Planned& plan) {
-    for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
-      if (plan.begin(w) < plan.begin(w + 1)) {
-        ASSERT_EQ(plan.first_item(w), plan.item(plan.begin(w))) << "worker " << w;
-      }
+void expect_first_items(const Batch& batch, const Planned& plan) {
+  for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
+    if (plan.begin(w) < plan.begin(w + 1)) {
+      ASSERT_EQ(plan.first_item(w), plan.item(plan.begin(w))) << "worker " << w;
     }
-  });
+  }
 }
 
-TEST_P(AttentionPlanOf, StaysInsideItsBufferAndWhatItSaysIsThere) {
-  each([](const Batch& batch, const Planned& plan) {
-    ASSERT_LE(plan.summary.words, plan.size() - 8);
-    for (std::int64_t i = plan.summary.words; i < plan.size(); ++i)
-      ASSERT_EQ(plan.word(i), Planned::kUntouched) << i;
-    const auto is_first_item = [&](std::int64_t i) {  // not all workers have one
-      return i >= plan.first_items() && i < plan.first_items() + 12 * batch.limits.workers;
-    };
-    for (std::int64_t i = 0; i < plan.summary.words; ++i)
-      ASSERT_TRUE(is_first_item(i) || plan.word(i) != Planned::kUntouched) << i << " is not written";
-    ASSERT_EQ(plan.word(1), batch.limits.workers);
-    ASSERT_EQ(plan.word(2), batch.limits.kv_heads);
-    ASSERT_EQ(plan.word(3), batch.window_left);
-    ASSERT_EQ(plan.word(4), std::ssize(batch.kv) - 1);
-    ASSERT_EQ(plan.word(5), batch.qo.back() - batch.qo.front());
-    ASSERT_EQ(plan.word(6), plan.summary.items);
-    ASSERT_EQ(plan.word(7), plan.summary.slots);
-    ASSERT_EQ(plan.word(8), plan.first_items() + 12 * (batch.limits.workers + plan.summary.items))
-        << "behind the last item";
-  });
+TEST_P(AttentionPlanOf, HasACopyOfEachWorkersFirstItem) { each(expect_first_items); }
+
+void expect_inside(const Batch& batch, const Planned& plan) {
+  ASSERT_LE(plan.summary.words, plan.size() - 8);
+  for (std::int64_t i = plan.summary.words; i < plan.size(); ++i)
+    ASSERT_EQ(plan.word(i), Planned::kUntouched) << i;
+  const auto is_first_item = [&](std::int64_t i) {  // not all workers have one
+    return i >= plan.first_items() && i < plan.first_items() + 12 * batch.limits.workers;
+  };
+  for (std::int64_t i = 0; i < plan.summary.words; ++i)
+    ASSERT_TRUE(is_first_item(i) || plan.word(i) != Planned::kUntouched) << i << " is not written";
+  ASSERT_EQ(plan.word(1), batch.limits.workers);
+  ASSERT_EQ(plan.word(2), batch.limits.kv_heads);
+  ASSERT_EQ(plan.word(3), batch.window_left);
+  ASSERT_EQ(plan.word(4), std::ssize(batch.kv) - 1);
+  ASSERT_EQ(plan.word(5), batch.qo.back() - batch.qo.front());
+  ASSERT_EQ(plan.word(6), plan.summary.items);
+  ASSERT_EQ(plan.word(7), plan.summary.slots);
+  ASSERT_EQ(plan.word(8), plan.first_items() + 12 * (batch.limits.workers + plan.summary.items))
+      << "behind the last item";
 }
+
+TEST_P(AttentionPlanOf, StaysInsideItsBufferAndWhatItSaysIsThere) { each(expect_inside); }
 
 INSTANTIATE_TEST_SUITE_P(Random, AttentionPlanOf, ::testing::Range(1u, 11u));
+
+TEST(AttentionWaves, TilesGoToTheWorkerThatIsFreeFirst) {
+  int in_waves = 0;
+  for (unsigned seed = 1; seed < 400; ++seed) {
+    Draw draw(seed);
+    Batch batch = draw.batch();
+    batch.shape.heads_together = false, batch.shape.resident_kv = draw.one_in(5) ? 100 : 1;
+    batch.limits.workers = draw.of({1, 2, 3, 7, 31});
+    const Planned plan(batch.shape, batch.limits, batch.lengths());
+    expect_covered(batch, plan), expect_first_items(batch, plan), expect_inside(batch, plan);
+    std::int64_t kv = 0, total = 0, longest = 0;
+    for (std::size_t i = 0; i + 1 < batch.kv.size(); ++i)
+      if (batch.qo[i + 1] > batch.qo[i]) kv += batch.kv[i + 1] - batch.kv[i];
+    const auto tiles = tiles_of(plan);
+    const bool waves =
+        std::ssize(tiles) >= 8 * batch.limits.workers && kv * batch.limits.kv_heads > batch.shape.resident_kv;
+    if (!waves) continue;
+    ++in_waves;
+    for (const auto& [tile, items] : tiles) {
+      ASSERT_EQ(items.size(), 1u) << "seed " << seed << ": a tile is cut";
+      const std::int64_t cost = kv_blocks_of(batch.shape, items[0]) + batch.shape.tile_cost;
+      total += cost, longest = std::max(longest, cost);
+    }
+    ASSERT_EQ(plan.summary.items, std::ssize(tiles)) << "seed " << seed;
+    // The tiles that workers have at the same time are near each other: of the tiles before a tile that is begun, all are begun.
+    std::set<std::pair<std::int64_t, std::int64_t>> begun;  // when a tile begins, and its place on the line
+    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::int64_t> places;
+    for (const auto& [tile, items] : tiles) {
+      const auto [request, head, row] = tile;
+      places[{request, head, -row}] = 0;
+    }
+    std::int64_t place = 0;
+    for (auto& [tile, at] : places) at = place++;
+    for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
+      std::int64_t cost = 0;
+      for (const PlannedItem& item : plan.items_of(w)) {
+        begun.emplace(cost, places.at({item.request, item.kv_head, -item.first_row}));
+        cost += kv_blocks_of(batch.shape, item) + batch.shape.tile_cost;
+      }
+      ASSERT_LE(cost, total / batch.limits.workers + longest) << "seed " << seed << " worker " << w;
+    }
+    std::int64_t next = 0;
+    for (const auto& [when, at] : begun) ASSERT_EQ(at, next++) << "seed " << seed << " at " << when;
+  }
+  EXPECT_GT(in_waves, 50);
+}
 
 TEST(AttentionPlan, TheWorstLengthsOfTheLimitsFitTheBuffer) {
   // The most tiles that the limits allow: every request has one token more than whole tiles.
