@@ -51,8 +51,8 @@ def decode(d, size=64, values=None, kv=BF16, soft_cap=0.0, window_left=-1, alibi
     return (t(d, len(KV), HEADS, size), *caches, pages, *plan, 0.0, soft_cap, window_left), named
 
 
-def prefill(d, size=64, values=None, causal=True, soft_cap=0.0, window_left=-1, alibi=False, mask=False):
-    options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi}
+def prefill(d, size=64, values=None, causal=True, soft_cap=0.0, window_left=-1, alibi=False, mask=False, template="attn_prefill"):
+    options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi, "template": template}
     plan = planned(
         RaggedPrefill,
         d,
@@ -76,4 +76,7 @@ def cases():
         ("attn_prefill", lambda d: prefill(d)),
         ("attn_prefill", lambda d: prefill(d, 128, soft_cap=20.0, window_left=50, alibi=True)),
         ("attn_prefill", lambda d: prefill(d, 192, 128, causal=False, mask=True)),
+        ("attn_sm90", lambda d: prefill(d, template="attn_sm90")),
+        ("attn_sm90", lambda d: prefill(d, 128, soft_cap=20.0, window_left=50, template="attn_sm90")),
+        ("attn_sm90", lambda d: prefill(d, 192, 128, causal=False, template="attn_sm90")),
     ]

@@ -173,7 +173,12 @@ def with_rows(name, arguments, named, times):
     None when the rows are not an independent size, but follow from pages, a plan, blocks or cu_seqlens.
     """
     by_position = name == "rwkv7_shift_mix" and len(arguments) > 3
-    if by_position or "cu_seqlens" in named or name in ("attn_decode_paged", "attn_prefill") or name.startswith("moe_gemm"):
+    if (
+        by_position
+        or "cu_seqlens" in named
+        or name in ("attn_decode_paged", "attn_prefill", "attn_sm90")
+        or name.startswith("moe_gemm")
+    ):
         return None
     rows = arguments[2 if name.startswith("append") else 0].shape[0]
 

@@ -560,3 +560,6 @@ def attn_prefill(
             )
         )
     return _joined(parts)
+
+
+attn_sm90 = attn_prefill

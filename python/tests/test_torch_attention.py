@@ -10,7 +10,7 @@ import attention_cases as lengths
 import kiln
 import kiln.torch
 import torch._dynamo.testing
-from kiln.torch import PagedDecode, RaggedPrefill
+from kiln.torch import PagedDecode, RaggedPrefill, _plans
 from torch._subclasses import FakeTensorMode
 from torch_support import launching, on_host_memory  # noqa: F401
 
@@ -85,6 +85,27 @@ def test_plans_are_what_the_c_abi_makes_and_lie_where_they_lay(launching, driver
         )
         assert same == plan
         assert written(attention.plan_words.numpy().tobytes()[: plan.bytes]) == written(bytes(expected[: plan.bytes]))
+
+
+def test_prompts_run_on_the_template_of_the_device(launching, driver, monkeypatch):
+    ragged = (bf16(9, 8, 64), bf16(20, 2, 64), bf16(20, 2, 64))
+    for hopper, options, template in (
+        (False, {}, "attn_prefill"),
+        (True, {}, "attn_sm90"),
+        (True, {"alibi": True}, "attn_prefill"),
+        (True, {"mask": True}, "attn_prefill"),
+        (True, {"template": "attn_prefill"}, "attn_prefill"),
+    ):
+        monkeypatch.setattr(_plans, "_is_hopper", lambda place, hopper=hopper: hopper)
+        prompts = prefill(**options)
+        assert prompts.template == template
+        if not prompts.alibi and not prompts.mask:
+            prompts.plan([0, 4, 9], [0, 4, 20])
+            prompts(*ragged)
+            launch, _ = driver.launch()
+            assert launch.block[0] == (384 if template == "attn_sm90" else 128)
+    with pytest.raises(kiln.Error, match="attn_sm90.*ALIBI"):
+        prefill(alibi=True, template="attn_sm90")
 
 
 def test_lengths_may_be_lists_arrays_or_tensors_on_the_host(launching):

@@ -7,10 +7,10 @@ namespace reference {
 template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI,
           bool MASK>
 __global__ void attn_prefill(f64* o, const T* q, const T* k, const T* v, i32* plan, f32*, i32 workers,
-                             i32 kv_heads, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head,
-                             i64 stride_k, i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale,
-                             f64* lse, f32 soft_cap, i32 window_left, const f32* alibi_slopes, const u8* mask,
-                             const i32* mask_indptr) {
+                             i32 kv_heads, i32, i64 stride_o, i64 stride_o_head, i64 stride_q,
+                             i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_v,
+                             i64 stride_v_head, f32 sm_scale, f64* lse, f32 soft_cap, i32 window_left,
+                             const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
   ragged_attention<T, D, DV, GROUP, CAUSAL, WINDOW, SOFT_CAP, ALIBI, MASK>(
       o, q, k, v, plan, workers, kv_heads, stride_o, stride_o_head, stride_q, stride_q_head, stride_k,
       stride_k_head, stride_v, stride_v_head, sm_scale, lse, soft_cap, window_left, alibi_slopes, mask,

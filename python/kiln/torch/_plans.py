@@ -91,15 +91,10 @@ class _Planned(torch.nn.Module):
 
     plan_words: Tensor
 
-    def __init__(
-        self, template: str, heads: int, parameters: dict[str, Any], device: torch.device | str | int, **limits: int
-    ) -> None:
+    def __init__(self, template: str, heads: int, parameters: dict[str, Any], place: torch.device, **limits: int) -> None:
         super().__init__()
         if limits["kv_heads"] < 1 or heads % limits["kv_heads"]:
             refuse(f"heads = {heads}, expected a multiple of kv_heads = {limits['kv_heads']}")
-        place = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-        if place.type == "cuda" and place.index is None:
-            place = torch.device("cuda", torch.cuda.current_device())
         self._planner = _Planner(template, parameters, place, limits)
         sizes = self._planner.sizes
         self.workers, self.workspace_bytes = sizes.workers, sizes.workspace_bytes
@@ -117,6 +112,18 @@ class _Planned(torch.nn.Module):
                 f"new {type(self).__name__} on the other device"
             )
         return super()._apply(fn, recurse)
+
+
+def _is_hopper(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+
+
+def _place(device: torch.device | str | int) -> torch.device:
+    """The device with its number, which for "cuda" is that of the current device."""
+    place = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if place.type == "cuda" and place.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return place
 
 
 def _value_size(head_size: int) -> int:
@@ -173,7 +180,7 @@ class PagedDecode(_Planned):
             "attn_decode_paged",
             heads,
             parameters,
-            device,
+            _place(device),
             max_requests=max_requests,
             max_tokens=max_tokens,
             kv_heads=kv_heads,
@@ -250,13 +257,15 @@ class PagedDecode(_Planned):
 
 
 class RaggedPrefill(_Planned):
-    """Attention of a batch of prompts whose tokens are concatenated: template attn_prefill.
+    """Attention of a batch of prompts whose tokens are concatenated.
+
 
         attention = kiln.torch.RaggedPrefill(heads=32, kv_heads=8, head_size=128, max_requests=16, max_tokens=8192)
         attention.plan(qo_indptr, kv_indptr)
         o, lse = attention(q, k, v)
 
     Options are as in PagedDecode. With `mask` each call takes a mask of its own, instead of `causal`.
+    `template` is attn_sm90 on Hopper, and attn_prefill on other devices and for `alibi` and `mask`, unless it is given.
     """
 
     def __init__(
@@ -277,6 +286,7 @@ class RaggedPrefill(_Planned):
         sm_scale: float = 0.0,
         workers: int = 0,
         device: torch.device | str | int = "cuda",
+        template: str = "",
     ) -> None:
         value_size = value_size or _value_size(head_size)
         parameters = {
@@ -287,14 +297,16 @@ class RaggedPrefill(_Planned):
             "CAUSAL": causal,
             "WINDOW": window_left >= 0,
             "SOFT_CAP": soft_cap > 0,
-            "ALIBI": alibi,
-            "MASK": mask,
         }
+        place = _place(device)
+        self.template = template or ("attn_sm90" if _is_hopper(place) and not alibi and not mask else "attn_prefill")
+        if alibi or mask:
+            parameters |= {"ALIBI": alibi, "MASK": mask}
         super().__init__(
-            "attn_prefill",
+            self.template,
             heads,
             parameters,
-            device,
+            place,
             max_requests=max_requests,
             max_tokens=max_tokens,
             kv_heads=kv_heads,
@@ -335,7 +347,7 @@ class RaggedPrefill(_Planned):
         mask: Tensor | None = None,
         mask_indptr: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Runs torch.ops.kiln.attn_prefill with the plan.
+        """Runs torch.ops.kiln.attn_prefill, or attn_sm90, with the plan.
 
         Returns (o [tokens, heads, value_size], lse [tokens, heads]).
         Results for rows of q after the plan's last token are not written: they hold whatever the memory held.
@@ -349,7 +361,7 @@ class RaggedPrefill(_Planned):
                 refuse(
                     f"{name} is {'' if given is not None else 'not '}given, but this RaggedPrefill has {name.partition('_')[0]} = {wanted}"
                 )
-        return operators["attn_prefill"](
+        return operators[self.template](
             q,
             k,
             v,

@@ -25,9 +25,9 @@ from harness import (
 
 TOLERANCE = {"f16": 1e-3, "bf16": 4e-3}
 SANITIZE = [
-    "attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=60 kv_tokens=4001 workers=64",
-    "attn_prefill T=f16 D=64 GROUP=3 kv_heads=2 MASK=true ALIBI=true SOFT_CAP=true soft_cap=20 WINDOW=true window_left=1500 qo_tokens=99 kv_tokens=8003 workers=65",
-    "attn_prefill T=bf16 D=256 GROUP=1 kv_heads=2 CAUSAL=false qo_tokens=130 kv_tokens=6007 workers=33",
+    "attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=60 kv_rows=4001 workers=64",
+    "attn_prefill T=f16 D=64 GROUP=3 kv_heads=2 MASK=true ALIBI=true SOFT_CAP=true soft_cap=20 WINDOW=true window_left=1500 qo_tokens=99 kv_rows=8003 workers=65",
+    "attn_prefill T=bf16 D=256 GROUP=1 kv_heads=2 CAUSAL=false qo_tokens=130 kv_rows=6007 workers=33",
 ]
 
 
@@ -82,7 +82,7 @@ class Options:
     def arguments(self, batch, plan, lse):
         s = [x.stride(i) for x in (batch.out, batch.q, batch.k, batch.v) for i in (0, 1)]
         return (
-            *(batch.out, batch.q, batch.k, batch.v, plan.words, plan.workspace, plan.workers, self.kv_heads, *s),
+            *(batch.out, batch.q, batch.k, batch.v, plan.words, plan.workspace, plan.workers, self.kv_heads, len(batch.k), *s),
             *(self.sm_scale, batch.lse if lse else None, self.cap, self.window, batch.slopes, *batch.bits),
         )
 
@@ -302,7 +302,7 @@ def test_head_sizes():
 
 
 def test_groups():
-    return check_all([(Options(group=g, kv_heads=3, d=64), MIXED) for g in range(1, 17)])
+    return check_all([(Options(group=g, kv_heads=3, d=64), MIXED) for g in (*range(1, 17), 33, 64)])
 
 
 def test_tiles():
@@ -470,7 +470,7 @@ def test_what_is_refused():
     b = Batch(Options(), [(5, 5)])
     plan = b.plan()
     expect_refused(lambda: kernel("attn_prefill", T="bf16", D=96, GROUP=1), "D", "96")
-    expect_refused(lambda: kernel("attn_prefill", T="bf16", D=128, GROUP=17), "GROUP", "17")
+    expect_refused(lambda: kernel("attn_prefill", T="bf16", D=128, GROUP=65), "GROUP", "65")
     expect_refused(lambda: kernel("attn_prefill", T="bf16", D=64, DV=128, GROUP=1), "DV = 128")
     expect_refused(lambda: kernel("attn_prefill", T="bf16", D=64, GROUP=1, MASK=True, TILE_ROWS=128, WARPS=2), "MASK", "32 rows")
     b.options = Options(window=3, WINDOW=False)

@@ -147,8 +147,8 @@ class AttnPrefillTest : public KernelTest {
     const DeviceArray lse_double(*driver_, std::vector<double>(want.lse.size(), 1.0));
     const auto run = [&](const runtime::LoadedKernel& kernel, void* to, void* to_lse) {
       launch(kernel, to, pointer(q_device), pointer(k_device), pointer(v_device), pointer(plan_device),
-             pointer(workspace), kWorkers, kHeads, kQHeads * kD, kD, kQHeads * kD, kD, kHeads * kD, kD,
-             kHeads * kD, kD, 0.0f, to_lse, options.soft_cap ? kSoftCap : 0.0f, options.window_left,
+             pointer(workspace), kWorkers, kHeads, kKvTokens, kQHeads * kD, kD, kQHeads * kD, kD, kHeads * kD,
+             kD, kHeads * kD, kD, 0.0f, to_lse, options.soft_cap ? kSoftCap : 0.0f, options.window_left,
              options.alibi ? pointer(slopes_device) : nullptr, options.mask ? pointer(mask_device) : nullptr,
              options.mask ? pointer(indptr_device) : nullptr);
     };

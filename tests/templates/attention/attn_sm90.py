@@ -25,10 +25,6 @@ class Options(prefill.Options):
     def parameters(self):
         return {name: value for name, value in super().parameters.items() if name not in ("ALIBI", "MASK")}
 
-    def arguments(self, batch, plan, lse):
-        every = super().arguments(batch, plan, lse)
-        return *every[:8], len(batch.k), *every[8:-3]
-
 
 def test_lengths():
     for n in (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 500, 1023, 4097):
@@ -175,6 +171,11 @@ def test_what_is_refused():
     expect_refused(lambda: b.options.kernel()(*rows), "kv_rows = 8", "null")
     b.k, rows[2], rows[8] = k, k, -1
     expect_refused(lambda: b.options.kernel()(*rows), "kv_rows = -1", "negative")
+    b.k = k
+    for given in ({"slopes": torch.ones(8, device="cuda")}, {"bits": (torch.ones(4, device="cuda", dtype=torch.uint8), None)}):
+        other = Batch(Options(), [(5, 5)])
+        vars(other).update(given)
+        expect_refused(lambda: other.launch(other.plan()), "must be null", "attn_prefill takes them")
     b.q = torch.empty(5, 8, 129, device="cuda", dtype=torch.bfloat16)[..., :128]
     expect_refused(lambda: b.launch(plan), "multiples of 8")
     for options, words in (
