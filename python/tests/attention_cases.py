@@ -30,6 +30,12 @@ def planned(kind, d, limits, plan, **options):
     return made.plan_words, made.workers, made.workspace_bytes
 
 
+def scattered(total, d):
+    """A page table of `total` different pages."""
+    assert total + 2 == 89  # a prime
+    return torch.tensor([(7 * i + 3) % (total + 2) for i in range(total)], dtype=I32, device=d)
+
+
 def slopes(d):
     return 2.0 ** (-torch.arange(1, HEADS + 1, device=d, dtype=F32))
 
@@ -45,27 +51,34 @@ def decode(d, size=64, values=None, kv=BF16, soft_cap=0.0, window_left=-1, alibi
     )
     total = sum(PAGES)
     caches = [t(d, total + 3, PAGE, KV_HEADS, n).to(kv) for n in (size, values or size)]
-    pages = torch.tensor([(7 * i + 3) % (total + 2) for i in range(total)], dtype=I32, device=d)  # total + 2 = 89 is a prime
+    pages = scattered(total, d)
     scales = {"k_scale": torch.full((1,), 0.9, device=d), "v_scale": torch.full((1,), 1.1, device=d)} if kv == E4M3 else {}
     named = ({"alibi_slopes": slopes(d)} if alibi else {}) | scales
     return (t(d, len(KV), HEADS, size), *caches, pages, *plan, 0.0, soft_cap, window_left), named
 
 
-def prefill(d, size=64, values=None, causal=True, soft_cap=0.0, window_left=-1, alibi=False, mask=False, template="attn_prefill"):
-    options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi, "template": template}
+def prefill(
+    d, size=64, values=None, causal=True, soft_cap=0.0, window_left=-1, alibi=False, mask=False, template="attn_prefill", page=0
+):
+    options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi, "template": template, "page_size": page}
+    rows = [-(-n // page) for n in KV] if page else KV
     plan = planned(
         RaggedPrefill,
         d,
         {"head_size": size, "value_size": values, "max_tokens": 64, "causal": causal, "mask": mask},
-        {"qo_indptr": indptr(QO), "kv_indptr": indptr(KV)},
+        {"qo_indptr": indptr(QO), "kv_indptr": indptr(rows), "kv_len": KV},
         **options,
     )
     bits = {}
     if mask:
         begins = indptr([-(-a * b // 8) for a, b in zip(QO, KV)])
         bits = {"mask": t(d, begins[-1] + 4, dtype=torch.uint8, high=256), "mask_indptr": torch.tensor(begins, dtype=I32, device=d)}
-    q, k, v = t(d, sum(QO), HEADS, size), t(d, sum(KV), KV_HEADS, size), t(d, sum(KV), KV_HEADS, values or size)
-    return (q, k, v, *plan, causal, 0.0, soft_cap, window_left), ({"alibi_slopes": slopes(d)} if alibi else {}) | bits
+    more = ({"alibi_slopes": slopes(d)} if alibi else {}) | bits
+    q, sizes = t(d, sum(QO), HEADS, size), (size, values or size)
+    if page:
+        caches = [t(d, sum(rows) + 3, page, KV_HEADS, n) for n in sizes]
+        return (q, *caches, scattered(sum(rows), d), *plan, causal, 0.0, soft_cap, window_left), more
+    return (q, *(t(d, sum(KV), KV_HEADS, n) for n in sizes), *plan, causal, 0.0, soft_cap, window_left), more
 
 
 def cases():
@@ -76,6 +89,10 @@ def cases():
         ("attn_prefill", lambda d: prefill(d)),
         ("attn_prefill", lambda d: prefill(d, 128, soft_cap=20.0, window_left=50, alibi=True)),
         ("attn_prefill", lambda d: prefill(d, 192, 128, causal=False, mask=True)),
+        ("attn_prefill_paged", lambda d: prefill(d, page=PAGE)),
+        ("attn_prefill_paged", lambda d: prefill(d, 192, 128, causal=False, mask=True, page=PAGE)),
+        ("attn_sm90_paged", lambda d: prefill(d, template="attn_sm90", page=PAGE)),
+        ("attn_sm90_paged", lambda d: prefill(d, 128, soft_cap=20.0, window_left=50, template="attn_sm90", page=PAGE)),
         ("attn_sm90", lambda d: prefill(d, template="attn_sm90")),
         ("attn_sm90", lambda d: prefill(d, 128, soft_cap=20.0, window_left=50, template="attn_sm90")),
         ("attn_sm90", lambda d: prefill(d, 192, 128, causal=False, template="attn_sm90")),

@@ -176,7 +176,7 @@ def with_rows(name, arguments, named, times):
     if (
         by_position
         or "cu_seqlens" in named
-        or name in ("attn_decode_paged", "attn_prefill", "attn_sm90")
+        or name.startswith(("attn_decode", "attn_prefill", "attn_sm90"))
         or name.startswith("moe_gemm")
     ):
         return None

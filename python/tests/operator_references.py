@@ -562,4 +562,13 @@ def attn_prefill(
     return _joined(parts)
 
 
-attn_sm90 = attn_prefill
+def attn_prefill_paged(q, k_cache, v_cache, kv_indices, *more, **named):
+    import attention_cases as lengths
+
+    begins = lengths.indptr(lengths.PAGES)
+    pages = [kv_indices[a:b].long() for a, b in zip(begins, begins[1:])]
+    k, v = (torch.cat([c[p].flatten(0, 1)[:n] for p, n in zip(pages, lengths.KV)]) for c in (k_cache, v_cache))
+    return attn_prefill(q, k, v, *more, **named)
+
+
+attn_sm90, attn_sm90_paged = attn_prefill, attn_prefill_paged

@@ -95,13 +95,19 @@ def test_prompts_run_on_the_template_of_the_device(launching, driver, monkeypatc
         (True, {"alibi": True}, "attn_prefill"),
         (True, {"mask": True}, "attn_prefill"),
         (True, {"template": "attn_prefill"}, "attn_prefill"),
+        (True, {"page_size": 16}, "attn_sm90"),
+        (False, {"page_size": 16}, "attn_prefill"),
+        (True, {"page_size": 24}, "attn_prefill"),
     ):
         monkeypatch.setattr(_plans, "_is_hopper", lambda place, hopper=hopper: hopper)
         prompts = prefill(**options)
         assert prompts.template == template
         if not prompts.alibi and not prompts.mask:
-            prompts.plan([0, 4, 9], [0, 4, 20])
-            prompts(*ragged)
+            page = prompts.page_size
+            prompts.plan([0, 4, 9], [0, 4, 20], kv_len=[4, 16])
+            prompts(*ragged[:1], *(bf16(20, page, 2, 64) for _ in "kv"), torch.arange(20, dtype=torch.int32)) if page else prompts(
+                *ragged
+            )
             launch, _ = driver.launch()
             assert launch.block[0] == (384 if template == "attn_sm90" else 128)
     with pytest.raises(kiln.Error, match="attn_sm90.*ALIBI"):
@@ -302,6 +308,12 @@ def test_calls_refuse_what_shapes_do_not_say(launching, driver):
         (
             lambda: prefill(mask=True)(*ragged, mask=torch.zeros(8, dtype=torch.uint8)),
             "mask and mask_indptr: expected both or neither",
+        ),
+        (lambda: prompts(*ragged, pages), "kv_indices is given, but this RaggedPrefill has page_size = 0"),
+        (lambda: prefill(page_size=16)(q, k, v), "kv_indices is not given, but this RaggedPrefill has page_size = 16"),
+        (
+            lambda: prefill(page_size=16)(q, k.transpose(2, 3).contiguous().transpose(2, 3), v, pages),
+            "k_cache has stride 2 in its last dimension, expected 1",
         ),
         (lambda: ops.attn_prefill(*ragged, torch.zeros(64), 6, 64), r"plan is f32 \[64\], expected i32"),
         (

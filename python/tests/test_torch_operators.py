@@ -88,7 +88,9 @@ def written_by(name, driver):
     return {
         int.from_bytes(v, "little")
         for v, name in zip(values, names)
-        if call.get(name, {}).get("access", "read") != "read" and name != manifest.get("work_list", {}).get("workspace")
+        if not isinstance(name, dict)
+        and call.get(name, {}).get("access", "read") != "read"
+        and name != manifest.get("work_list", {}).get("workspace")
     } - {0}
 
 

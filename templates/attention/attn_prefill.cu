@@ -1,4 +1,4 @@
-// Computes attention of a ragged batch: o = softmax(q k^T) v. A token sees only tokens of its own request.
+// Computes attention of a batch, ragged or paged: o = softmax(q k^T) v. A token sees only tokens of its own request.
 //
 // The q heads that share a kv head are packed as rows. The grid never changes: each block works through its
 // items of the work list. An item is a run of tiles of TILE_ROWS packed rows, or a part of one tile. cp.async
@@ -7,6 +7,7 @@
 // Causal and window masks are applied only to the kv blocks that they cut. A custom mask is applied to all kv
 // blocks. The block that finishes the last part of a tile merges all parts.
 #include "attention/logits.cuh"
+#include "attention/prefill/page_copy.cuh"
 #include "attention/prefill/tile.cuh"
 #include "attention/work_list.cuh"
 #include "kiln/pdl.cuh"
@@ -14,18 +15,20 @@
 namespace kiln {
 
 template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI,
-          bool MASK, int TILE_ROWS, int TILE_KV, int WARPS, int STAGES, int BLOCKS, int FRONT>
+          bool MASK, bool PAGED, int TILE_ROWS, int TILE_KV, int WARPS, int STAGES, int BLOCKS, int FRONT>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attn_prefill(T* o, const T* q, const T* k, const T* v, i32* plan, f32* workspace, i32 workers,
                  i32 kv_heads, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k,
                  i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap,
-                 i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
+                 i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr,
+                 const i32* kv_indices, i32 page_size, i64 stride_k_page, i64 stride_v_page) {
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, WARPS>;
   using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, WINDOW>;
   using Row = PackedRow<GROUP>;
   extern __shared__ __align__(1024) u8 shared[];
   __shared__ Tiles tiles;
   __shared__ i32 last_part;
+  __shared__ PageRows<PAGED ? TILE_KV : 1> rows_of_pages;
   const int warp = threadIdx.x / 32;
   u8* const q_rows = shared + warp * Tile::WARP_ROWS * Tile::RowOfK::PITCH;  // the warp's rows of q
   const u32 blocks = shared_address(shared) + Tile::Q_BYTES;                 // STAGES pairs of k and v
@@ -65,13 +68,41 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       Tile::template copy_rows<GROUP>(shared_address(q_rows),
                                       q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head,
                                       stride_q, stride_q_head, first_row, item.qo_len * GROUP);
-      BlockCopy<T, D, TILE_KV, WARPS> next_k(
-          k + (item.kv_base + item.kv_begin) * stride_k + item.kv_head * stride_k_head, stride_k);
-      BlockCopy<T, DV, TILE_KV, WARPS> next_v(
-          v + (item.kv_base + item.kv_begin) * stride_v + item.kv_head * stride_v_head, stride_v);
+      // The tokens of ragged k and v lie one after the other. look_up() finds the places of tokens in pages.
+      const i32 ragged = PAGED ? 0 : item.kv_base + item.kv_begin;
+      BlockCopy<T, D, TILE_KV, WARPS> rows_of_k(k + ragged * stride_k + item.kv_head * stride_k_head,
+                                                stride_k);
+      BlockCopy<T, DV, TILE_KV, WARPS> rows_of_v(v + ragged * stride_v + item.kv_head * stride_v_head,
+                                                 stride_v);
+      const auto look_up = [&](i32 kv) {
+        if constexpr (PAGED)
+          rows_of_pages.look_up(kv_indices + item.kv_base, page_size, kv, item.kv_end - kv);
+      };
+      // Each call copies the next kv block, which begins at token `kv`.
+      const auto next_k = [&](u32 to, i32 kv) {
+        if constexpr (PAGED)
+          copy_pages<D, TILE_KV, WARPS>(to, k + item.kv_head * stride_k_head, stride_k_page, stride_k,
+                                        rows_of_pages, kv, item.kv_end - kv);
+        else
+          rows_of_k(to, item.kv_end - kv);
+      };
+      const auto next_v = [&](u32 to, i32 kv) {
+        if constexpr (PAGED)
+          copy_pages<DV, TILE_KV, WARPS>(to, v + item.kv_head * stride_v_head, stride_v_page, stride_v,
+                                         rows_of_pages, kv, item.kv_end - kv);
+        else
+          rows_of_v(to, item.kv_end - kv);
+      };
       tile.clear();
-      next_k(blocks, item.kv_end - item.kv_begin);
-      if constexpr (STAGES == 2) next_v(blocks + Tile::K_BYTES, item.kv_end - item.kv_begin);
+      if constexpr (PAGED) {
+        look_up(item.kv_begin);
+        copy_async_commit();
+        copy_async_wait<0>();
+        __syncthreads();
+      }
+      next_k(blocks, item.kv_begin);
+      if constexpr (STAGES == 2) next_v(blocks + Tile::K_BYTES, item.kv_begin);
+      look_up(item.kv_begin + TILE_KV);
       copy_async_commit();
 
       u32 k_block = blocks;
@@ -87,18 +118,20 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
           tile.multiply(s, shared_address(q_rows), k_block);
           // The copies come after the products, because the products then begin earlier.
           if (left > 0) {
-            next_k(other, left);
-            next_v(other + Tile::K_BYTES, left);
+            next_k(other, kv + TILE_KV);
+            next_v(other + Tile::K_BYTES, kv + TILE_KV);
           }
+          look_up(kv + 2 * TILE_KV);
           copy_async_commit();
           k_block = other;
         } else {
-          next_v(v_block, left + TILE_KV);
+          next_v(v_block, kv);
           copy_async_commit();
           tile.multiply(s, shared_address(q_rows), k_block);
           copy_async_wait<0>();
           __syncthreads();
-          if (left > 0) next_k(k_block, left);
+          if (left > 0) next_k(k_block, kv + TILE_KV);
+          look_up(kv + 2 * TILE_KV);
           copy_async_commit();
         }
 

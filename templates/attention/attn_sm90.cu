@@ -1,9 +1,8 @@
-// Computes attention of a ragged batch on Hopper: o = softmax(q k^T) v. A token sees only tokens of its own request.
+// Computes attention of a batch, ragged or paged, on Hopper: o = softmax(q k^T) v. A token sees only tokens of its own request.
 //
 // Packed rows, the work list and parts of tiles are as in attn_prefill, with tiles of 128 rows. The grid never
-// changes. A block has three warpgroups. One thread of the last one loads k and v by TMA, in kv blocks of TILE_KV tokens,
-// into two rings of stages. The other two compute 64 rows each, and meet only at the beginning of a tile and where parts
-// are merged.
+// changes. A block has three warpgroups. The last one loads k and v by TMA, in kv blocks of TILE_KV tokens, into two rings
+// of stages. The other two compute 64 rows each, and meet only at the beginning of a tile and where parts are merged.
 //
 // In each step a warpgroup has two products under way: the product of q with the keys of a kv block, and the product of
 // the weights of the kv block before with its values. The softmax of the former runs beside the latter.
@@ -22,37 +21,67 @@ struct AttentionShared {
   i32 last_part;
 };
 
-// Loads all kv blocks of the block's tiles. TMA fills rows beyond the end of k and v with zeros. One thread calls it.
-template <int D, int DV, int TILE_KV, typename Shared>
+// Loads all kv blocks of the block's tiles. A warp calls it if k and v have pages, and otherwise one thread.
+//
+// The maps have the dimensions elements, heads, rows of a page, and pages; ragged arrays are one page. A box has `box`
+// rows, which divide TILE_KV and a page, so each lane loads the box of one page. TMA fills boxes beyond the end of k and v
+// with zeros: page -1 stands for tokens that nobody needs, whose pages may not exist.
+template <int D, int DV, int TILE_KV, bool PAGED, typename Shared>
 __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& map_k, const TensorMap& map_v,
-                                               const AttentionPlan& work, i32 window_left) {
+                                               const AttentionPlan& work, i32 window_left,
+                                               const i32* kv_indices, i32 page_size, i32 box) {
+  const int lane = PAGED ? threadIdx.x % 32 : 0, first = PAGED ? lane * box : 0;
+  const auto together = [] {
+    if constexpr (PAGED) __syncwarp();
+  };
   auto& tiles = shared.loader_tiles;
   RingPlace k_at, v_at;
-  for (tiles.next(work, window_left); tiles.any(); tiles.next(work, window_left)) {
+  while (true) {
+    together();
+    if (lane == 0) tiles.next(work, window_left);
+    together();
+    if (!tiles.any()) return;
     const i32 base = tiles.now.kv_base, head = tiles.now.kv_head, end = tiles.now.kv_end;
+    // Returns the page of the lane's row of the kv block that begins at `kv`.
+    const auto page_of = [&](i32 kv) {
+      if constexpr (!PAGED) return 0;
+      if (kv + first >= end) return -1;
+      return static_cast<i32>(load<1>(kv_indices + base + (kv + first) / page_size).word[0]);
+    };
+    i32 next_page = page_of(tiles.now.kv_begin);
     for (i32 kv = tiles.now.kv_begin; kv < end; kv += TILE_KV) {
-      shared.k_ring.begin(k_at, TILE_KV * D * 2);
+      const i32 page = next_page, row = PAGED ? (kv + first) % page_size : base + kv;
+      next_page = page_of(kv + TILE_KV);  // this load runs while the stages are full
+      if (lane == 0) shared.k_ring.begin(k_at, TILE_KV * D * 2);
+      together();
+      if (first < TILE_KV) {
 #pragma unroll
-      for (int i = 0; i < D / 64; ++i)
-        tma_load(shared.k[k_at.stage][i], map_k, shared.k_ring.full[k_at.stage], i * 64, head, base + kv);
+        for (int i = 0; i < D / 64; ++i)
+          tma_load(shared.k[k_at.stage][i] + first * 64, map_k, shared.k_ring.full[k_at.stage], i * 64, head,
+                   row, page);
+      }
       shared.k_ring.next(k_at);
-      shared.v_ring.begin(v_at, TILE_KV * DV * 2);
+      if (lane == 0) shared.v_ring.begin(v_at, TILE_KV * DV * 2);
+      together();
+      if (first < TILE_KV) {
 #pragma unroll
-      for (int i = 0; i < DV / 64; ++i)
-        tma_load(shared.v[v_at.stage][i], map_v, shared.v_ring.full[v_at.stage], i * 64, head, base + kv);
+        for (int i = 0; i < DV / 64; ++i)
+          tma_load(shared.v[v_at.stage][i] + first * 64, map_v, shared.v_ring.full[v_at.stage], i * 64, head,
+                   row, page);
+      }
       shared.v_ring.next(v_at);
     }
   }
 }
 
-template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, int TILE_KV,
-          int STAGES>
+template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool PAGED,
+          int TILE_KV, int STAGES>
 __global__ void __launch_bounds__(384, 1)
     attn_sm90(const __grid_constant__ TensorMap map_k, const __grid_constant__ TensorMap map_v, T* o,
               const T* q, i32* plan, f32* workspace, i32 workers, i32 kv_heads, i64 stride_o,
               i64 stride_o_head, i64 stride_q, i64 stride_q_head, f32 sm_scale, f32* lse, f32 soft_cap,
-              i32 window_left) {
-  constexpr int TILE_ROWS = 128, LOADER = 256;  // the number of the thread that loads
+              i32 window_left, const i32* kv_indices, i32 page_size, i32 box) {
+  constexpr int TILE_ROWS = 128, LOADER = 256;  // the number of the first thread that loads
   constexpr int BOTH = 1, OWN = 2;              // barriers of both computing warpgroups, and of each
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, 8>;
   using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL, WINDOW>;
@@ -84,12 +113,14 @@ __global__ void __launch_bounds__(384, 1)
   __syncthreads();
 
   if (threadIdx.x >= LOADER) {
-    give_registers_to<24>();
-    if (threadIdx.x == LOADER) load_kv_blocks<D, DV, TILE_KV>(shared, map_k, map_v, work, window_left);
+    give_registers_to<PAGED ? 40 : 24>();
+    if (PAGED ? threadIdx.x < LOADER + 32 : threadIdx.x == LOADER)
+      load_kv_blocks<D, DV, TILE_KV, PAGED>(shared, map_k, map_v, work, window_left, kv_indices, page_size,
+                                            box);
     return;
   }
 
-  take_registers_to<240>();
+  take_registers_to<PAGED ? 232 : 240>();
   const int group = warpgroup(), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const LogitTransform<SOFT_CAP, false> transform(softmax_scale(sm_scale, D), soft_cap);
   const f32 scale = transform.scale();

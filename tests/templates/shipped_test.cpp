@@ -219,7 +219,7 @@ ALIBI = true
   EXPECT_EQ(entries.size(), 6u);
 }
 
-// Every kind of mask and head of the kernel for Hopper, with the default tiles. CI compiles a tenth of them.
+// Every kind of mask and head of the kernel for Hopper, with the default tiles. CI compiles a twentieth of them.
 TEST_F(ShippedTemplates, EveryKindOfAttentionForHopperCompilesWithoutSpills) {
   write("hopper.toml", R"(
 [[prewarm]]
@@ -230,16 +230,18 @@ GROUP = [1, 5]
 CAUSAL = [false, true]
 WINDOW = [false, true]
 SOFT_CAP = [false, true]
+PAGING = ["none", "table"]
 [[prewarm]]
 template = "attn_sm90"
 T = "bf16"
 D = 192
 DV = 192
 GROUP = 5
+PAGING = ["none", "table"]
 )");
   const auto listed = kiln({"prewarm", path("hopper.toml"), "--check", "--json", "--arch", "sm_90a"}).json();
-  EXPECT_EQ(listed["total"], 129);
-  if (!nightly()) write("hopper.toml", some_of(listed, 10));
+  EXPECT_EQ(listed["total"], 258);
+  if (!nightly()) write("hopper.toml", some_of(listed, 20));
   expect_within_limits(
       kiln({"prewarm", path("hopper.toml"), "--strict", "--keep-going", "--json", "--arch", "sm_90a"}));
 }
@@ -514,6 +516,16 @@ T = "bf16"
 D = [64, 128, 192, 256]
 GROUP = 16
 CAUSAL = false
+MASK = [false, true]
+[[prewarm]]
+template = "attn_prefill"
+T = "bf16"
+D = [64, 128, 192, 256]
+GROUP = 5
+PAGING = "table"
+WINDOW = true
+SOFT_CAP = true
+ALIBI = true
 MASK = [false, true]
 )";
 

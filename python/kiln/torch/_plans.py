@@ -265,7 +265,9 @@ class RaggedPrefill(_Planned):
         o, lse = attention(q, k, v)
 
     Options are as in PagedDecode. With `mask` each call takes a mask of its own, instead of `causal`.
-    `template` is attn_sm90 on Hopper, and attn_prefill on other devices and for `alibi` and `mask`, unless it is given.
+    With `page_size` k and v are caches [pages, page_size, kv_heads, size], and each call takes kv_indices.
+    `template` is attn_sm90 on Hopper, and attn_prefill on other devices, for `alibi` and `mask`, and for pages whose size is
+    no multiple of 16, unless it is given.
     """
 
     def __init__(
@@ -283,6 +285,7 @@ class RaggedPrefill(_Planned):
         soft_cap: float = 0.0,
         alibi: bool = False,
         mask: bool = False,
+        page_size: int = 0,
         sm_scale: float = 0.0,
         workers: int = 0,
         device: torch.device | str | int = "cuda",
@@ -299,9 +302,12 @@ class RaggedPrefill(_Planned):
             "SOFT_CAP": soft_cap > 0,
         }
         place = _place(device)
-        self.template = template or ("attn_sm90" if _is_hopper(place) and not alibi and not mask else "attn_prefill")
+        hopper = not alibi and not mask and page_size % 16 == 0 and _is_hopper(place)
+        self.template, self.page_size = template or ("attn_sm90" if hopper else "attn_prefill"), page_size
         if alibi or mask:
             parameters |= {"ALIBI": alibi, "MASK": mask}
+        if page_size:
+            parameters["PAGING"] = "table"
         super().__init__(
             self.template,
             heads,
@@ -322,11 +328,11 @@ class RaggedPrefill(_Planned):
             sm_scale,
         )
 
-    def plan(self, qo_indptr: Any, kv_indptr: Any, *, kv_len: Any = None) -> AttentionPlan:
+    def plan(self, qo_indptr: Any, kv_indptr: Any, *, kv_len: Any = None, last_page_len: Any = None) -> AttentionPlan:
         """Plans a batch, and starts the copy of the plan to the device in the current stream.
 
         Request i has the queries q[qo_indptr[i]:qo_indptr[i + 1]]. Its rows of k and v begin at kv_indptr[i]:
-        kv_len[i] of them, or all up to kv_indptr[i + 1].
+        kv_len[i] of them, or all up to kv_indptr[i + 1]. With pages kv_indptr and last_page_len are as in PagedDecode.
         Lengths are lists, numpy arrays, or tensors in host memory.
         Raises Error while a stream captures, in a compiled function, and for lengths on the device.
         """
@@ -334,6 +340,8 @@ class RaggedPrefill(_Planned):
             qo_indptr=_listed("qo_indptr", qo_indptr),
             kv_indptr=_listed("kv_indptr", kv_indptr),
             kv_len=_listed("kv_len", kv_len),
+            last_page_len=_listed("last_page_len", last_page_len),
+            page_size=self.page_size,
             window_left=self.window_left,
         )
 
@@ -342,29 +350,37 @@ class RaggedPrefill(_Planned):
         q: Tensor,
         k: Tensor,
         v: Tensor,
+        kv_indices: Tensor | None = None,
         *,
         alibi_slopes: Tensor | None = None,
         mask: Tensor | None = None,
         mask_indptr: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Runs torch.ops.kiln.attn_prefill, or attn_sm90, with the plan.
+        """Runs the operator of the template, such as torch.ops.kiln.attn_prefill or attn_prefill_paged, with the plan.
 
         Returns (o [tokens, heads, value_size], lse [tokens, heads]).
         Results for rows of q after the plan's last token are not written: they hold whatever the memory held.
         """
         of_type(self.dtype, q=q)
         of_shape(q, "q", q.shape[0], self.heads, self.head_size)
-        of_shape(k, "k", k.shape[0], self.kv_heads, self.head_size)
-        of_shape(v, "v", k.shape[0], self.kv_heads, self.value_size)
+        rows = (k.shape[0], self.page_size) if self.page_size else (k.shape[0],)
+        of_shape(k, "k", *rows, self.kv_heads, self.head_size)
+        of_shape(v, "v", *rows, self.kv_heads, self.value_size)
+        if (self.page_size > 0) != (kv_indices is not None):
+            refuse(
+                f"kv_indices is {'' if kv_indices is not None else 'not '}given, but this RaggedPrefill has page_size = {self.page_size}"
+            )
         for name, wanted, given in (("alibi_slopes", self.alibi, alibi_slopes), ("mask", self.mask, mask)):
             if wanted != (given is not None):
                 refuse(
                     f"{name} is {'' if given is not None else 'not '}given, but this RaggedPrefill has {name.partition('_')[0]} = {wanted}"
                 )
-        return operators[self.template](
+        paged = () if kv_indices is None else (kv_indices,)
+        return operators[f"{self.template}_paged" if paged else self.template](
             q,
             k,
             v,
+            *paged,
             self.plan_words,
             self.workers,
             self.workspace_bytes,

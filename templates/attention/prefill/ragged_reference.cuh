@@ -1,4 +1,4 @@
-// Naive attention of a ragged batch, for references: it computes one q head of one token at a time in double. Any number of
+// Naive attention of a batch, ragged or in pages, for references: it computes one q head of one token at a time in double. Any number of
 // blocks share the work; each has at least DV / 4 threads. It reads the lengths of the work list, and none of its items.
 #pragma once
 #include "attention/work_list.cuh"
@@ -9,12 +9,13 @@ namespace kiln {
 namespace reference {
 
 template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI,
-          bool MASK>
+          bool MASK, bool PAGED>
 __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32* plan, i32 workers,
                                  i32 kv_heads, i64 stride_o, i64 stride_o_head, i64 stride_q,
                                  i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_v,
                                  i64 stride_v_head, f32 sm_scale, f64* lse, f32 soft_cap, i32 window_left,
-                                 const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
+                                 const f32* alibi_slopes, const u8* mask, const i32* mask_indptr,
+                                 const i32* kv_indices, i32 page_size, i64 stride_k_page, i64 stride_v_page) {
   constexpr int BATCH = 1024;  // kv tokens whose logits are in shared memory
   constexpr f64 LARGEST = 1e300;
   __shared__ f64 logits[BATCH];
@@ -29,6 +30,11 @@ __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32
     const AttentionRequest of = work.request(request);
     const i64 qo = token - of.qo_begin, ahead = of.kv_len - of.qo_len;
 
+    // Returns the distance from the start of k or v to the row of a kv token.
+    const auto row_of = [&](i64 kv, i64 stride_page, i64 stride) {
+      return PAGED ? kv_indices[of.kv_base + kv / page_size] * stride_page + kv % page_size * stride
+                   : (of.kv_base + kv) * stride;
+    };
     const auto logit = [&](i64 kv) {
       bool sees = CAUSAL && !MASK ? kv <= qo + ahead : true;
       if (WINDOW && window_left >= 0) sees = sees && kv + window_left >= qo + ahead;
@@ -39,7 +45,7 @@ __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32
       if (!sees) return -LARGEST;
       f64 x = 0;
       const T* const q_row = q + token * stride_q + head * stride_q_head;
-      const T* const k_row = k + (of.kv_base + kv) * stride_k + head / GROUP * stride_k_head;
+      const T* const k_row = k + row_of(kv, stride_k_page, stride_k) + head / GROUP * stride_k_head;
       for (int i = 0; i < D; ++i) x += to_double(q_row[i]) * to_double(k_row[i]);
       x *= scale;
       if (ALIBI) x += alibi_slopes[head] * static_cast<f64>(kv - qo);
@@ -64,7 +70,8 @@ __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32
         sum += weight;
         for (int j = 0, c = threadIdx.x; c < DV; ++j, c += blockDim.x)
           out[j] +=
-              weight * to_double(v[(of.kv_base + begin + i) * stride_v + head / GROUP * stride_v_head + c]);
+              weight *
+              to_double(v[row_of(begin + i, stride_v_page, stride_v) + head / GROUP * stride_v_head + c]);
       }
     }
     for (int j = 0, c = threadIdx.x; c < DV; ++j, c += blockDim.x)

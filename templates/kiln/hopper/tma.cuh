@@ -43,6 +43,14 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Bar
       "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "l"(static_cast<u64>(keep))
       : "memory");
 }
+__device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Barrier& barrier, i32 x, i32 y,
+                                         i32 z, i32 w, L2 keep = L2::normal) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(shared_address(shared)),
+      "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "r"(w), "l"(static_cast<u64>(keep))
+      : "memory");
+}
 
 // Loads one box into the blocks of the cluster whose bits `blocks` has, at the offset that `shared` has in each. The
 // bytes count at the barrier of each block.

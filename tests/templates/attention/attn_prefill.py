@@ -1,4 +1,4 @@
-"""attn_prefill against float64: ragged batches with all options and combinations, merged parts of
+"""attn_prefill against float64: ragged and paged batches with all options and combinations, merged parts of
 tiles, new plans in a graph.
 """
 
@@ -28,11 +28,14 @@ SANITIZE = [
     "attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=60 kv_rows=4001 workers=64",
     "attn_prefill T=f16 D=64 GROUP=3 kv_heads=2 MASK=true ALIBI=true SOFT_CAP=true soft_cap=20 WINDOW=true window_left=1500 qo_tokens=99 kv_rows=8003 workers=65",
     "attn_prefill T=bf16 D=256 GROUP=1 kv_heads=2 CAUSAL=false qo_tokens=130 kv_rows=6007 workers=33",
+    "attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 PAGING=table page_size=16 qo_tokens=60 kv_rows=4000 workers=64",
 ]
 
 
 class Options:
-    """The parameters and arguments of a launch. `mask` is the share of kv tokens that are seen."""
+    """The parameters and arguments of a launch. `mask` is the share of kv tokens that are seen, and `page` the rows of a
+    page, 0 for ragged k and v.
+    """
 
     template = "attn_prefill"
 
@@ -49,6 +52,7 @@ class Options:
         alibi=False,
         mask=None,
         sm_scale=0.0,
+        page=0,
         **tile,
     ):
         self.T, self.d, self.dv, self.group, self.kv_heads, self.causal, self.window = (
@@ -60,7 +64,7 @@ class Options:
             causal,
             window,
         )
-        self.cap, self.alibi, self.mask, self.sm_scale, self.tile = cap, alibi, mask, sm_scale, tile
+        self.cap, self.alibi, self.mask, self.sm_scale, self.page, self.tile = cap, alibi, mask, sm_scale, page, tile
 
     @property
     def parameters(self):
@@ -75,15 +79,18 @@ class Options:
                 SOFT_CAP=self.cap > 0,
                 ALIBI=self.alibi,
                 MASK=self.mask is not None,
+                PAGING="table" if self.page else "none",
             )
             | self.tile
         )
 
     def arguments(self, batch, plan, lse):
-        s = [x.stride(i) for x in (batch.out, batch.q, batch.k, batch.v) for i in (0, 1)]
+        s = [x.stride(i) for x in (batch.out, batch.q, batch.k, batch.v) for i in (-3, -2)]
+        rows = len(batch.k) * (self.page or 1)
+        pages = (batch.kv_indices, self.page, batch.k.stride(0), batch.v.stride(0)) if self.page else ()
         return (
-            *(batch.out, batch.q, batch.k, batch.v, plan.words, plan.workspace, plan.workers, self.kv_heads, len(batch.k), *s),
-            *(self.sm_scale, batch.lse if lse else None, self.cap, self.window, batch.slopes, *batch.bits),
+            *(batch.out, batch.q, batch.k, batch.v, plan.words, plan.workspace, plan.workers, self.kv_heads, rows, *s),
+            *(self.sm_scale, batch.lse if lse else None, self.cap, self.window, batch.slopes, *batch.bits, *pages),
         )
 
     def kernel(self):
@@ -102,31 +109,57 @@ def laid_out(tokens, heads, d, dtype, layout):
     return torch.full((tokens, 3 * heads + 1, d + 8), math.nan, device="cuda", dtype=DTYPES[dtype])[:, heads : 2 * heads, :d]
 
 
+def caches(pages, o, layout):
+    """k and v [pages, page, kv_heads, d] of NaN: halves of one tensor (NHD), HND, or padded."""
+    nans = lambda *shape: torch.full(shape, math.nan, device="cuda", dtype=DTYPES[o.T])
+    if layout == "NHD" and o.d == o.dv:
+        return nans(pages, 2, o.page, o.kv_heads, o.d).unbind(1)
+    if layout == "HND":
+        return [nans(pages, o.kv_heads, o.page, d).transpose(1, 2) for d in (o.d, o.dv)]
+    return [nans(pages, o.page, o.kv_heads + 1, d + 8)[:, :, : o.kv_heads, :d] for d in (o.d, o.dv)]
+
+
 class Batch:
-    """Requests of (qo_len, kv_len) tokens. After each request of k and v there are `gap` rows of NaN."""
+    """Requests of (qo_len, kv_len) tokens. After each request of k and v there are `gap` rows of NaN, or, with pages, `gap`
+    entries of the page table that name no page. Pages lie in a random order.
+    """
 
     def __init__(self, options, lengths, layout="NHD", scale=1.0, gap=3):
         self.options = o = options
         self.lengths = lengths
         self.qo_indptr = [0, *itertools.accumulate(q for q, _ in lengths)]
-        self.kv_indptr = [0, *itertools.accumulate(k + gap for _, k in lengths)]
+        pages = [-(-k // o.page) if o.page else k for _, k in lengths]
+        self.kv_indptr = [0, *itertools.accumulate(n + gap for n in pages)]
         self.kv_len = [k for _, k in lengths]
         heads, tokens, kv_tokens = o.kv_heads * o.group, self.qo_indptr[-1], self.kv_indptr[-1]
-        self.q, self.k, self.v = (
-            laid_out(tokens, heads, o.d, o.T, layout),
-            laid_out(kv_tokens, o.kv_heads, o.d, o.T, layout),
-            laid_out(kv_tokens, o.kv_heads, o.dv, o.T, layout),
-        )
+        self.q = laid_out(tokens, heads, o.d, o.T, layout)
+        if o.page:
+            self.k, self.v = caches(sum(pages) + 3, o, layout)
+            order = torch.randperm(sum(pages) + 3, device="cuda").int()
+            self.kv_indices = torch.full((max(1, kv_tokens),), -(1 << 30), device="cuda", dtype=torch.int32)
+            for begin, first, n in zip(self.kv_indptr, itertools.accumulate(pages, initial=0), pages):
+                self.kv_indices[begin : begin + n] = order[first : first + n]
+        else:
+            self.k, self.v = (laid_out(kv_tokens, o.kv_heads, d, o.T, layout) for d in (o.d, o.dv))
         self.q.copy_(normal(*self.q.shape, dtype=o.T, scale=scale))
-        for begin, length in zip(self.kv_indptr, self.kv_len):
+        for r, length in enumerate(self.kv_len):
             for x in (self.k, self.v):
-                x[begin : begin + length] = normal(length, *x.shape[1:], dtype=o.T)
+                self.write(x, r, normal(length, *x.shape[-2:], dtype=o.T))
         self.slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device="cuda") / heads) if o.alibi else None
         self.mask = None if o.mask is None else [torch.rand(a, b, device="cuda") < o.mask for a, b in lengths]
         self.bits = (None, None) if o.mask is None else pack_mask(self.mask)
         strides = {"NHD": None, "HND": (o.dv, tokens * o.dv, 1)}.get(layout, (heads * o.dv + 24, o.dv, 1))
         self.guards = [Guarded(tokens, heads, o.dv, dtype=o.T, strides=strides), Guarded(tokens, heads, dtype="f32")]
         self.out, self.lse = (g.view for g in self.guards)
+
+    def place(self, r):
+        """The index of a request's rows in k and v."""
+        begin, token = self.kv_indptr[r], torch.arange(self.kv_len[r], device="cuda")
+        page = self.options.page
+        return (self.kv_indices[begin + token // page].long(), token % page) if page else slice(begin, begin + len(token))
+
+    def write(self, x, r, values):
+        x[self.place(r)] = values
 
     def plan(self, workers=0, max_requests=0, max_tokens=0):
         o = self.options
@@ -136,7 +169,7 @@ class Batch:
         return self.replan(made)
 
     def replan(self, plan):
-        return plan(self.kv_indptr, self.qo_indptr, self.kv_len, window_left=self.options.window)
+        return plan(self.kv_indptr, self.qo_indptr, self.kv_len, page_size=self.options.page, window_left=self.options.window)
 
     def launch(self, plan, lse=True):
         self.options.kernel()(*self.options.arguments(self, plan, lse))
@@ -170,14 +203,14 @@ def reference(batch, rows=2048):
     out = torch.zeros(*batch.q.shape[:2], o.dv, device="cuda", dtype=torch.float64)
     lse = torch.full(batch.q.shape[:2], -math.inf, device="cuda", dtype=torch.float64)
     for r, (qo_len, kv_len) in enumerate(batch.lengths):
-        base = batch.kv_indptr[r]
+        keys, values = (x[batch.place(r)] for x in (batch.k, batch.v))
         for first, head in itertools.product(range(0, qo_len if kv_len else 0, rows), range(batch.q.shape[1])):
             i, j = (
                 torch.arange(first, min(first + rows, qo_len), device="cuda")[:, None],
                 torch.arange(kv_len, device="cuda")[None, :],
             )
             own = slice(batch.qo_indptr[r] + first, batch.qo_indptr[r] + first + len(i))
-            x = batch.q[own, head].double() @ batch.k[base : base + kv_len, head // o.group].double().T * scale
+            x = batch.q[own, head].double() @ keys[:, head // o.group].double().T * scale
             if o.alibi:
                 x += batch.slopes[head].double() * (j - i)
             if o.cap:
@@ -190,9 +223,7 @@ def reference(batch, rows=2048):
                 x.masked_fill_(j + qo_len + o.window < kv_len + i, -math.inf)
             sums = torch.logsumexp(x, 1)
             lse[own, head] = sums / math.log(2)
-            out[own, head] = (
-                torch.exp(x - sums.nan_to_num(neginf=0.0)[:, None]) @ batch.v[base : base + kv_len, head // o.group].double()
-            )
+            out[own, head] = torch.exp(x - sums.nan_to_num(neginf=0.0)[:, None]) @ values[:, head // o.group].double()
     return out, lse
 
 
@@ -271,6 +302,7 @@ def test_whatever_engines_may_combine():
             alibi=draw.random() < 0.3,
             mask=draw.choice((None, None, 0.5)),
             sm_scale=draw.choice((0.0, 0.2)),
+            page=draw.choice((0, 0, 1, 5, 16, 64, 1000)),
         )
         token = lambda: draw.choice((0, 1, draw.randint(2, 200), draw.randint(200, 1500)))
         cases.append(
@@ -318,6 +350,31 @@ def test_tiles():
     )
 
 
+def check_pages(options, sizes, **tile):
+    """Checks pages of all sizes and layouts, parts of tiles, and requests without pages. `options` makes options."""
+    lengths = [*MIXED, (40, 5000), (0, 0), (7, 16), (16, 64)]
+    cases = [
+        (options(page=page, d=d, group=group, window=window, causal=causal), layout)
+        for page, layout in itertools.product(sizes, ("NHD", "HND", "padded"))
+        for d, group, window, causal in ((128, 4, -1, True), (64, 3, 70, True), (192, 1, -1, False))
+    ]
+    for o, _ in cases:
+        prefetch(o.template, **o.parameters)
+    for o, layout in cases:
+        check(o, lengths, f"{o} {layout}", layout=layout)
+    for workers in (1, 5, 1000):
+        check(options(page=16), lengths, f"{workers} workers", workers=workers)
+    check(options(page=16), [(3, 0), (0, 0)], "no pages", gap=0)
+    check_graph((options(page=16),))
+    return f"{len(cases)} cases"
+
+
+def test_pages():
+    check(Options(page=16, mask=0.5, alibi=True, cap=9.0), MIXED)
+    check(Options(page=16, STAGES=1, TILE_KV=32), MIXED)
+    return check_pages(Options, (1, 7, 16, 64, 100, 4096))
+
+
 def check_layouts(options):
     """Checks other strides of each of the options; the first has 8 q heads of 128 elements and two kv heads."""
     for layout, one in itertools.product(("HND", "padded"), options):
@@ -356,8 +413,8 @@ def check_large_logits(make_options, changes):
         b = Batch(make_options(T=T, sm_scale=10.0, **options), [(200, 300), (5, 70)])
         # Equal logits of -2e5 and less for all tokens: the result is the mean of the rows that are seen.
         b.q.fill_(-12.5)
-        for begin, length in zip(b.kv_indptr, b.kv_len):
-            b.k[begin : begin + length] = 12.5
+        for r in range(len(b.lengths)):
+            b.write(b.k, r, 12.5)
         b.launch(b.plan())
         b.expect(f"logits of -2e5 {b.options}")
         check(make_options(T=T, sm_scale=4.0, **options), [(200, 300)], scale=100.0)
@@ -442,7 +499,7 @@ def check_graph(cases):
             )
         ]
         largest = [max(len(getattr(b, n)) for b in batches) for n in ("q", "k")]
-        big = Batch(options, [(largest[0], largest[1])], gap=0)
+        big = Batch(options, [(largest[0], largest[1] * (options.page or 1))], gap=40 if options.page else 0)
         plan = big.plan(max_requests=40)
         big.launch(plan)
         graph = torch.cuda.CUDAGraph()
@@ -452,6 +509,8 @@ def check_graph(cases):
         for b in batches + batches[::-1]:
             for x, y in ((big.q, b.q), (big.k, b.k), (big.v, b.v)):
                 x[: len(y)] = y
+            if options.page:
+                big.kv_indices[: len(b.kv_indices)] = b.kv_indices
             b.replan(plan)
             parts += plan.parts
             graph.replay()
@@ -539,7 +598,7 @@ def bench_row(options, batch, length, others=()):
         b = Batch(o, [(length, length)] * batch, gap=0)
         rest = []
         for _, other in others:
-            another = copy.copy(b)
+            another = copy.copy(b) if other.page == o.page else Batch(other, [(length, length)] * batch, gap=0)
             another.options = other
             rest += [another, another.plan()]
         return b.q, b.k, b.v, b.out, b, b.plan(), *rest
@@ -548,20 +607,21 @@ def bench_row(options, batch, length, others=()):
     launches = {"kiln": lambda q, k, v, out, b, plan, *_: b.launch(plan, lse=False)}
     for i, (label, _) in enumerate(others):
         launches[label] = lambda *x, at=6 + 2 * i: x[at].launch(x[at + 1], lse=False)
-    launches["torch flash (FA2)"] = torch_sdpa(backends.FLASH_ATTENTION, batch, length, o.causal)
-    launches["torch cuDNN (wgmma)"] = torch_sdpa(backends.CUDNN_ATTENTION, batch, length, o.causal)
-    for label, peer in peers.get("attn_prefill").items() if (o.d, o.dv) == (128, 128) else ():
+    if not o.page:
+        launches["torch flash (FA2)"] = torch_sdpa(backends.FLASH_ATTENTION, batch, length, o.causal)
+        launches["torch cuDNN (wgmma)"] = torch_sdpa(backends.CUDNN_ATTENTION, batch, length, o.causal)
+    for label, peer in peers.get("attn_prefill").items() if (o.d, o.dv) == (128, 128) and not o.page else ():
         launches[label] = lambda q, k, v, out, *_, peer=peer: peer(out, q, k, v, batch, o.causal)
     tokens = batch * length
     return Row(
-        f"{o.template} bf16 HQ{heads} HKV{o.kv_heads} D{o.d} {batch} x {length} {'causal' if o.causal else 'full'}",
+        f"{o.template} bf16 HQ{heads} HKV{o.kv_heads} D{o.d} {batch} x {length} {'causal' if o.causal else 'full'}{f' pages of {o.page}' if o.page else ''}",
         tokens * (heads * o.d + o.kv_heads * (o.d + o.dv)) * 2,
         tokens * heads * o.dv * 2,
         make,
         launches,
         flops=2 * tokens * length * heads * (o.d + o.dv) // (2 if o.causal else 1),
         bar=0.0,
-        beats={"kiln": [label for label, _ in others] or ("torch flash (FA2)",)},
+        beats={"kiln": [label for label, other in others if other.template != o.template] or ("torch flash (FA2)",) * (not o.page)},
     )
 
 
@@ -572,3 +632,6 @@ PROMPTS = ((1, 128), (1, 512), (1, 1024), (2, 1024), (16, 1024), (1, 4096), (4, 
 def bench():
     for (batch, length), causal in itertools.product(PROMPTS, (True, False)):
         yield bench_row(Options(group=4, kv_heads=8, causal=causal), batch, length)
+    for page in (16, 64):
+        ragged = ("kiln ragged", Options(group=4, kv_heads=8))
+        yield bench_row(Options(group=4, kv_heads=8, page=page), 4, 4096, others=[ragged])

@@ -15,6 +15,7 @@ SANITIZE = [
     "attn_sm90 T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=60 kv_rows=4001 workers=64",
     "attn_sm90 T=f16 D=64 GROUP=3 kv_heads=2 SOFT_CAP=true soft_cap=20 WINDOW=true window_left=1500 qo_tokens=99 kv_rows=8003 workers=65",
     "attn_sm90 T=bf16 D=256 GROUP=1 kv_heads=2 CAUSAL=false qo_tokens=130 kv_rows=6007 workers=33",
+    "attn_sm90 T=bf16 D=128 GROUP=4 kv_heads=2 PAGING=table page_size=16 qo_tokens=60 kv_rows=4000 workers=64",
 ]
 
 
@@ -72,6 +73,7 @@ def test_whatever_engines_may_combine():
             window=draw.choice((-1, -1, 0, 20, 1000)),
             cap=draw.choice((0.0, 0.0, 5.0)),
             sm_scale=draw.choice((0.0, 0.2)),
+            page=draw.choice((0, 0, 16, 64, 112, 1024)),
         )
         token = lambda: draw.choice((0, 1, draw.randint(2, 200), draw.randint(200, 1500)))
         how = dict(
@@ -110,6 +112,13 @@ def test_tiles():
             for tokens, stages in shapes
         ]
     )
+
+
+def test_pages():
+    check_all(
+        [(Options(page=48, d=d, TILE_KV=tokens, cap=9.0), MIXED) for d, tokens in ((128, 160), (128, 112), (256, 80), (256, 64))]
+    )
+    return prefill.check_pages(Options, (16, 64, 112, 4096))
 
 
 def test_layouts():
@@ -169,6 +178,8 @@ def test_what_is_refused():
     rows = list(b.options.arguments(b, plan, True))
     rows[8] = 8
     expect_refused(lambda: b.options.kernel()(*rows), "kv_rows = 8", "null")
+    paged = Batch(Options(page=24), [(5, 5)])
+    expect_refused(lambda: paged.launch(paged.plan()), "page_size = 24", "multiple of 16")
     b.k, rows[2], rows[8] = k, k, -1
     expect_refused(lambda: b.options.kernel()(*rows), "kv_rows = -1", "negative")
     b.k = k
@@ -224,3 +235,7 @@ def bench():
     for o, batch, length in shapes:
         portable = prefill.Options(d=o.d, dv=o.dv, group=o.group, kv_heads=o.kv_heads, causal=o.causal)
         yield prefill.bench_row(o, batch, length, others=[("kiln attn_prefill", portable)])
+    for (batch, length), page in itertools.product(((16, 1024), (4, 4096)), (16, 64)):
+        ragged, paged = (Options(group=4, kv_heads=8, page=n) for n in (0, page))
+        portable = prefill.Options(group=4, kv_heads=8, page=page)
+        yield prefill.bench_row(paged, batch, length, others=[("kiln ragged", ragged), ("kiln attn_prefill", portable)])
