@@ -58,9 +58,21 @@ def decode(d, size=64, values=None, kv=BF16, soft_cap=0.0, window_left=-1, alibi
 
 
 def prefill(
-    d, size=64, values=None, causal=True, soft_cap=0.0, window_left=-1, alibi=False, mask=False, template="attn_prefill", page=0
+    d,
+    size=64,
+    values=None,
+    causal=True,
+    soft_cap=0.0,
+    window_left=-1,
+    alibi=False,
+    mask=False,
+    template="attn_prefill",
+    page=0,
+    right=-1,
+    sinks=False,
 ):
     options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi, "template": template, "page_size": page}
+    options |= {"window_right": right, "sinks": sinks}
     rows = [-(-n // page) for n in KV] if page else KV
     plan = planned(
         RaggedPrefill,
@@ -74,6 +86,7 @@ def prefill(
         begins = indptr([-(-a * b // 8) for a, b in zip(QO, KV)])
         bits = {"mask": t(d, begins[-1] + 4, dtype=torch.uint8, high=256), "mask_indptr": torch.tensor(begins, dtype=I32, device=d)}
     more = ({"alibi_slopes": slopes(d)} if alibi else {}) | bits
+    more |= {"window_right": right} | ({"sinks": slopes(d) * 8} if sinks else {})
     q, sizes = t(d, sum(QO), HEADS, size), (size, values or size)
     if page:
         caches = [t(d, sum(rows) + 3, page, KV_HEADS, n) for n in sizes]
@@ -89,6 +102,8 @@ def cases():
         ("attn_prefill", lambda d: prefill(d)),
         ("attn_prefill", lambda d: prefill(d, 128, soft_cap=20.0, window_left=50, alibi=True)),
         ("attn_prefill", lambda d: prefill(d, 192, 128, causal=False, mask=True)),
+        ("attn_prefill", lambda d: prefill(d, causal=False, window_left=9, right=20, sinks=True)),
+        ("attn_sm90", lambda d: prefill(d, causal=False, window_left=9, right=20, sinks=True, template="attn_sm90")),
         ("attn_prefill_paged", lambda d: prefill(d, page=PAGE)),
         ("attn_prefill_paged", lambda d: prefill(d, 192, 128, causal=False, mask=True, page=PAGE)),
         ("attn_sm90_paged", lambda d: prefill(d, template="attn_sm90", page=PAGE)),

@@ -473,7 +473,7 @@ def attn_merge(v, s):
 # ---- attention
 
 
-def attend(q, k, v, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, slopes=None, seen=None):
+def attend(q, k, v, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, slopes=None, seen=None, window_right=-1, sinks=None):
     """(o, lse to base 2) of one request: q [qo_len, heads, D], k and v [kv_len, kv_heads, ...].
 
     The last token of q has the place of the last token of k. ALiBi slopes count from the
@@ -493,8 +493,12 @@ def attend(q, k, v, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, slo
     hidden = ~seen if seen is not None else (j > own) if causal else torch.zeros_like(j > own)
     if window_left >= 0:
         hidden = hidden | (j < own - window_left)
+    if window_right >= 0:
+        hidden = hidden | (j > own + window_right)
     x = x.masked_fill(hidden, -math.inf)
     sums = torch.logsumexp(x, -1)
+    if sinks is not None:
+        sums = torch.logaddexp(sums, sinks.double().unsqueeze(1))
     o = torch.einsum("hij,jhd->ihd", torch.exp(x - sums.nan_to_num(neginf=0.0).unsqueeze(-1)), v)
     return o, sums.t() / math.log(2)
 
@@ -545,6 +549,8 @@ def attn_prefill(
     alibi_slopes=None,
     mask=None,
     mask_indptr=None,
+    window_right=-1,
+    sinks=None,
 ):
     import attention_cases as lengths
 
@@ -554,11 +560,8 @@ def attn_prefill(
         if mask is not None:
             bits = (mask[int(mask_indptr[i]) :].unsqueeze(1) >> torch.arange(8, device=mask.device)) & 1
             seen = bits.flatten()[: rows * columns].view(rows, columns).bool()
-        parts.append(
-            attend(
-                q[a : a + rows], k[b : b + columns], v[b : b + columns], causal, sm_scale, soft_cap, window_left, alibi_slopes, seen
-            )
-        )
+        masks = (causal, sm_scale, soft_cap, window_left, alibi_slopes, seen, window_right, sinks)
+        parts.append(attend(q[a : a + rows], k[b : b + columns], v[b : b + columns], *masks))
     return _joined(parts)
 
 

@@ -15,13 +15,15 @@
 namespace kiln {
 
 template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI,
-          bool MASK, bool PAGED, int TILE_ROWS, int TILE_KV, int WARPS, int STAGES, int BLOCKS, int FRONT>
+          bool MASK, bool PAGED, bool SINK, int TILE_ROWS, int TILE_KV, int WARPS, int STAGES, int BLOCKS,
+          int FRONT>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attn_prefill(T* o, const T* q, const T* k, const T* v, i32* plan, f32* workspace, i32 workers,
                  i32 kv_heads, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k,
                  i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap,
                  i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr,
-                 const i32* kv_indices, i32 page_size, i64 stride_k_page, i64 stride_v_page) {
+                 const i32* kv_indices, i32 page_size, i64 stride_k_page, i64 stride_v_page, i32 window_right,
+                 const f32* sinks) {
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, WARPS>;
   using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, WINDOW>;
   using Row = PackedRow<GROUP>;
@@ -58,7 +60,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   }
   while (true) {
     __syncthreads();  // no warp needs the previous tile, or its kv blocks, any more
-    if (threadIdx.x == 0) tiles.next(work, window_left);
+    if (threadIdx.x == 0) tiles.next(work, window_left, window_right);
     __syncthreads();
     if (!tiles.any()) return;
     Tile tile;
@@ -147,7 +149,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         u64 bits = 0;  // with MASK: tokens that row threadIdx.x % WARP_ROWS of the warp sees
         if constexpr (MASK) {
           const i32 qo = min(Row(first_row + threadIdx.x % 32 % Tile::WARP_ROWS).token, item.qo_len - 1);
-          const Visible sees = visible<false, WINDOW>(qo, item.qo_len, item.kv_len, window_left);
+          const Visible sees =
+              visible<false, WINDOW>(qo, item.qo_len, item.kv_len, window_left, window_right);
           bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}
                      .template window<TILE_KV>(qo, kv) &
                  sees.bits(kv);
@@ -155,14 +158,15 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         const i32 own_first = Row(first_row).token + ahead,
                   own_last = Row(first_row + Tile::WARP_ROWS - 1).token + ahead;
         if (MASK || left < 0 || (CAUSAL && kv + TILE_KV - 1 > own_first) ||
-            (WINDOW && window_left >= 0 && kv < own_last - window_left)) {
+            (WINDOW && window_left >= 0 && kv < own_last - window_left) ||
+            (WINDOW && !CAUSAL && window_right >= 0 && kv + TILE_KV - 1 - window_right > own_first)) {
           tile.for_rows(s, [&](u32 r, auto each) {
             if constexpr (MASK) {
               const u64 own = shuffle<TILE_KV>(bits, r) >> Tile::column();
               each([&](f32 x, int column) { return (own >> column & 1) != 0 ? x : -infinity(); });
             } else {
-              const Visible sees =
-                  visible<CAUSAL, WINDOW>(Row(first_row + r).token, item.qo_len, item.kv_len, window_left);
+              const Visible sees = visible<CAUSAL, WINDOW>(Row(first_row + r).token, item.qo_len, item.kv_len,
+                                                           window_left, window_right);
               const i32 begin = kv + static_cast<i32>(Tile::column()), first = sees.first - begin,
                         last = sees.last - begin;
               each([&](f32 x, int column) {
@@ -189,7 +193,14 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         lse[static_cast<i64>(item.qo_begin + row.token) * (kv_heads * GROUP) + item.kv_head * GROUP +
             row.head] = x;
     };
+    // Adds the sink of a row. Only one of a tile's parts may count it, so it comes after their merge.
+    const auto add_sink = [&](SoftmaxRow& own, u32 r) {
+      if constexpr (SINK)
+        return own.add(load_one(sinks + item.kv_head * GROUP + Row(first_row + r).head) * LOG2_E);
+      return 1.0f;
+    };
     if (item.whole()) {
+      if constexpr (SINK) tile.add_sinks(add_sink);
       tile.stage(q_rows, emit_lse);
     } else {
       // Without fresh(), values derived from `workers` would stay in registers through the products.
@@ -197,7 +208,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       const typename Tile::Slots slots{workspace, own.workers};
       tile.save(slots, item.slot());
       if (!own.arrive(item, &last_part)) continue;
-      tile.merge(slots, item.first_slot, item.parts, q_rows, emit_lse);
+      tile.merge(slots, item.first_slot, item.parts, q_rows, emit_lse, add_sink);
     }
     __syncwarp();
     Tile::template store_rows<GROUP>(o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head,

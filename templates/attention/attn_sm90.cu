@@ -28,7 +28,7 @@ struct AttentionShared {
 // with zeros: page -1 stands for tokens that nobody needs, whose pages may not exist.
 template <int D, int DV, int TILE_KV, bool PAGED, typename Shared>
 __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& map_k, const TensorMap& map_v,
-                                               const AttentionPlan& work, i32 window_left,
+                                               const AttentionPlan& work, i32 window_left, i32 window_right,
                                                const i32* kv_indices, i32 page_size, i32 box) {
   const int lane = PAGED ? threadIdx.x % 32 : 0, first = PAGED ? lane * box : 0;
   const auto together = [] {
@@ -38,7 +38,7 @@ __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& 
   RingPlace k_at, v_at;
   while (true) {
     together();
-    if (lane == 0) tiles.next(work, window_left);
+    if (lane == 0) tiles.next(work, window_left, window_right);
     together();
     if (!tiles.any()) return;
     const i32 base = tiles.now.kv_base, head = tiles.now.kv_head, end = tiles.now.kv_end;
@@ -75,12 +75,13 @@ __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& 
 }
 
 template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool PAGED,
-          int TILE_KV, int STAGES>
+          bool SINK, int TILE_KV, int STAGES>
 __global__ void __launch_bounds__(384, 1)
     attn_sm90(const __grid_constant__ TensorMap map_k, const __grid_constant__ TensorMap map_v, T* o,
               const T* q, i32* plan, f32* workspace, i32 workers, i32 kv_heads, i64 stride_o,
               i64 stride_o_head, i64 stride_q, i64 stride_q_head, f32 sm_scale, f32* lse, f32 soft_cap,
-              i32 window_left, const i32* kv_indices, i32 page_size, i32 box) {
+              i32 window_left, const i32* kv_indices, i32 page_size, i32 box, i32 window_right,
+              const f32* sinks) {
   constexpr int TILE_ROWS = 128, LOADER = 256;  // the number of the first thread that loads
   constexpr int BOTH = 1, OWN = 2;              // barriers of both computing warpgroups, and of each
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, 8>;
@@ -115,8 +116,8 @@ __global__ void __launch_bounds__(384, 1)
   if (threadIdx.x >= LOADER) {
     give_registers_to<PAGED ? 40 : 24>();
     if (PAGED ? threadIdx.x < LOADER + 32 : threadIdx.x == LOADER)
-      load_kv_blocks<D, DV, TILE_KV, PAGED>(shared, map_k, map_v, work, window_left, kv_indices, page_size,
-                                            box);
+      load_kv_blocks<D, DV, TILE_KV, PAGED>(shared, map_k, map_v, work, window_left, window_right, kv_indices,
+                                            page_size, box);
     return;
   }
 
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(384, 1)
   };
   while (true) {
     sync_threads(BOTH, 256);  // no thread needs the previous tile any more
-    if (threadIdx.x == 0) tiles.next(work, window_left);
+    if (threadIdx.x == 0) tiles.next(work, window_left, window_right);
     sync_threads(BOTH, 256);
     if (!tiles.any()) return;
     const AttentionItem item = tiles.now;
@@ -177,10 +178,11 @@ __global__ void __launch_bounds__(384, 1)
       }
       const i32 own_first = Row(first_row).token + ahead, own_last = Row(first_row + 15).token + ahead;
       if (item.kv_end - kv < TILE_KV || (CAUSAL && kv + TILE_KV - 1 > own_first) ||
-          (WINDOW && window_left >= 0 && kv < own_last - window_left)) {
+          (WINDOW && window_left >= 0 && kv < own_last - window_left) ||
+          (WINDOW && !CAUSAL && window_right >= 0 && kv + TILE_KV - 1 - window_right > own_first)) {
         own.template mask<WINDOW>([&](int h) {
           const Visible sees = visible<CAUSAL, WINDOW>(Row(first_row + h * 8 + lane / 4).token, item.qo_len,
-                                                       item.kv_len, window_left);
+                                                       item.kv_len, window_left, window_right);
           return Visible{sees.first - kv, min(sees.last, item.kv_end - 1) - kv};
         });
       }
@@ -237,7 +239,14 @@ __global__ void __launch_bounds__(384, 1)
         lse[static_cast<i64>(item.qo_begin + row.token) * (kv_heads * GROUP) + item.kv_head * GROUP +
             row.head] = x;
     };
+    // Adds the sink of a row. Only one of a tile's parts may count it, so it comes after their merge.
+    const auto add_sink = [&](SoftmaxRow& own, u32 r) {
+      if constexpr (SINK)
+        return own.add(load_one(sinks + item.kv_head * GROUP + Row(first_row + r).head) * LOG2_E);
+      return 1.0f;
+    };
     if (item.whole()) {
+      if constexpr (SINK) tile.add_sinks(add_sink);
       tile.stage(staging, emit_lse);
     } else {
       // Without fresh(), values derived from `workers` would stay in registers through the products.
@@ -248,7 +257,7 @@ __global__ void __launch_bounds__(384, 1)
       if (threadIdx.x == 0) shared.last_part = now.arrive_between_barriers(item);
       sync_threads(BOTH, 256);
       if (!shared.last_part) continue;
-      tile.merge(slots, item.first_slot, item.parts, staging, emit_lse);
+      tile.merge(slots, item.first_slot, item.parts, staging, emit_lse, add_sink);
     }
     __syncwarp();
     Tile::template store_rows<GROUP>(o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head,

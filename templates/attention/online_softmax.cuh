@@ -40,6 +40,14 @@ struct SoftmaxRow {
     return exp2_approx(fmaf(x, scale, offset()));
   }
 
+  // Counts one more value, whose weight is in the sum alone, and not in any weighted sum. Returns the factor of everything
+  // that was summed before, as rescale() does.
+  __device__ __forceinline__ f32 add(f32 x) {
+    const f32 factor = rescale(x);
+    sum += exp2_approx(x + offset());
+    return factor;
+  }
+
   // Returns log2 of the sum of 2^x over all x, or -infinity if the row saw nothing.
   __device__ __forceinline__ f32 lse() const { return sum > 0.0f ? shift + log2_approx(sum) : -infinity(); }
   // Returns the factor that turns the weighted sum of values into their mean, or 0 if the row saw nothing.

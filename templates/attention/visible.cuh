@@ -16,13 +16,17 @@ struct Visible {
   }
 };
 
-// Returns the kv tokens that query token `qo` of a request sees. The window reaches window_left tokens to the
-// left of the row's own token; a negative window_left means no window. REQUIRES: 0 <= qo < qo_len.
+// Returns the kv tokens that query token `qo` of a request sees. The window reaches window_left tokens to the left of the
+// row's own token, and window_right tokens to its right; a negative number means that this side has no end. CAUSAL
+// overrides window_right. REQUIRES: 0 <= qo < qo_len.
 template <bool CAUSAL, bool WINDOW>
-__device__ __forceinline__ Visible visible(i32 qo, i32 qo_len, i32 kv_len, i32 window_left) {
+__device__ __forceinline__ Visible visible(i32 qo, i32 qo_len, i32 kv_len, i32 window_left,
+                                           i32 window_right = -1) {
   const i32 own = qo + kv_len - qo_len;
-  return {WINDOW && window_left >= 0 ? own - min(window_left, kv_len + qo_len) : -0x40000000,
-          CAUSAL ? own : kv_len - 1};
+  Visible sees = {-0x40000000, CAUSAL ? own : kv_len - 1};
+  if (WINDOW && window_left >= 0) sees.first = own - min(window_left, kv_len + qo_len);
+  if (WINDOW && !CAUSAL && window_right >= 0) sees.last = min(own + min(window_right, qo_len), kv_len - 1);
+  return sees;
 }
 
 }  // namespace kiln

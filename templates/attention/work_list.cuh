@@ -175,7 +175,7 @@ struct AttentionTiles {
   }
   // Goes to the next tile; any() then says whether that tile exists. One thread calls it, between two
   // barriers of the block.
-  __device__ __forceinline__ void next(const AttentionPlan& plan, i32 window_left) {
+  __device__ __forceinline__ void next(const AttentionPlan& plan, i32 window_left, i32 window_right = -1) {
     if (left > 0) {
       go_to_next_tile<CAUSAL, WINDOW>(now, TILE_ROWS, TILE_KV, GROUP, window_left);
       --left;
@@ -185,6 +185,14 @@ struct AttentionTiles {
       is_there = false;
       left = now.tiles() - 1;
     }
+    if (WINDOW && !CAUSAL && window_right >= 0) trim(window_right);
+  }
+  // The list knows no right end of windows. This removes the tokens that no row of the tile sees. A part may then have no
+  // tokens.
+  __device__ __forceinline__ void trim(i32 window_right) {
+    const i32 last = min((now.first_row + TILE_ROWS - 1) / GROUP, now.qo_len - 1);
+    const i32 seen = visible<CAUSAL, WINDOW>(last, now.qo_len, now.kv_len, -1, window_right).last + 1;
+    now.kv_end = max(now.kv_begin, min(now.kv_end, seen));
   }
   __device__ __forceinline__ bool any() const { return item < end; }
   // Returns whether the next launch may begin after the products of `now`. `now` must be the block's last

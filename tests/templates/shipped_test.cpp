@@ -238,9 +238,19 @@ D = 192
 DV = 192
 GROUP = 5
 PAGING = ["none", "table"]
+[[prewarm]]
+template = "attn_sm90"
+T = "bf16"
+D = [64, 128, 192, 256]
+GROUP = 5
+CAUSAL = false
+WINDOW = true
+SOFT_CAP = true
+PAGING = ["none", "table"]
+SINK = true
 )");
   const auto listed = kiln({"prewarm", path("hopper.toml"), "--check", "--json", "--arch", "sm_90a"}).json();
-  EXPECT_EQ(listed["total"], 258);
+  EXPECT_EQ(listed["total"], 266);
   if (!nightly()) write("hopper.toml", some_of(listed, 20));
   expect_within_limits(
       kiln({"prewarm", path("hopper.toml"), "--strict", "--keep-going", "--json", "--arch", "sm_90a"}));
@@ -522,7 +532,9 @@ template = "attn_prefill"
 T = "bf16"
 D = [64, 128, 192, 256]
 GROUP = 5
+CAUSAL = false
 PAGING = "table"
+SINK = true
 WINDOW = true
 SOFT_CAP = true
 ALIBI = true

@@ -265,6 +265,8 @@ class RaggedPrefill(_Planned):
         o, lse = attention(q, k, v)
 
     Options are as in PagedDecode. With `mask` each call takes a mask of its own, instead of `causal`.
+    Without `causal` a token sees at most `window_right` tokens after its own place; -1 means all. With `sinks` each call takes
+    sinks: a logit of each head that is in the sum of the weights, and in lse, and has no value.
     With `page_size` k and v are caches [pages, page_size, kv_heads, size], and each call takes kv_indices.
     `template` is attn_sm90 on Hopper, and attn_prefill on other devices, for `alibi` and `mask`, and for pages whose size is
     no multiple of 16, unless it is given.
@@ -286,6 +288,8 @@ class RaggedPrefill(_Planned):
         alibi: bool = False,
         mask: bool = False,
         page_size: int = 0,
+        window_right: int = -1,
+        sinks: bool = False,
         sm_scale: float = 0.0,
         workers: int = 0,
         device: torch.device | str | int = "cuda",
@@ -298,7 +302,7 @@ class RaggedPrefill(_Planned):
             "DV": value_size,
             "GROUP": heads // max(kv_heads, 1),
             "CAUSAL": causal,
-            "WINDOW": window_left >= 0,
+            "WINDOW": window_left >= 0 or window_right >= 0,
             "SOFT_CAP": soft_cap > 0,
         }
         place = _place(device)
@@ -308,6 +312,9 @@ class RaggedPrefill(_Planned):
             parameters |= {"ALIBI": alibi, "MASK": mask}
         if page_size:
             parameters["PAGING"] = "table"
+        if sinks:
+            parameters["SINK"] = True
+        self.window_right, self.sinks = window_right, sinks
         super().__init__(
             self.template,
             heads,
@@ -355,6 +362,7 @@ class RaggedPrefill(_Planned):
         alibi_slopes: Tensor | None = None,
         mask: Tensor | None = None,
         mask_indptr: Tensor | None = None,
+        sinks: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Runs the operator of the template, such as torch.ops.kiln.attn_prefill or attn_prefill_paged, with the plan.
 
@@ -370,7 +378,11 @@ class RaggedPrefill(_Planned):
             refuse(
                 f"kv_indices is {'' if kv_indices is not None else 'not '}given, but this RaggedPrefill has page_size = {self.page_size}"
             )
-        for name, wanted, given in (("alibi_slopes", self.alibi, alibi_slopes), ("mask", self.mask, mask)):
+        for name, wanted, given in (
+            ("alibi_slopes", self.alibi, alibi_slopes),
+            ("mask", self.mask, mask),
+            ("sinks", self.sinks, sinks),
+        ):
             if wanted != (given is not None):
                 refuse(
                     f"{name} is {'' if given is not None else 'not '}given, but this RaggedPrefill has {name.partition('_')[0]} = {wanted}"
@@ -391,4 +403,6 @@ class RaggedPrefill(_Planned):
             alibi_slopes,
             mask,
             mask_indptr,
+            self.window_right,
+            sinks,
         )

@@ -9,13 +9,14 @@ namespace kiln {
 namespace reference {
 
 template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI,
-          bool MASK, bool PAGED>
+          bool MASK, bool PAGED, bool SINK>
 __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32* plan, i32 workers,
                                  i32 kv_heads, i64 stride_o, i64 stride_o_head, i64 stride_q,
                                  i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_v,
                                  i64 stride_v_head, f32 sm_scale, f64* lse, f32 soft_cap, i32 window_left,
                                  const f32* alibi_slopes, const u8* mask, const i32* mask_indptr,
-                                 const i32* kv_indices, i32 page_size, i64 stride_k_page, i64 stride_v_page) {
+                                 const i32* kv_indices, i32 page_size, i64 stride_k_page, i64 stride_v_page,
+                                 i32 window_right, const f32* sinks) {
   constexpr int BATCH = 1024;  // kv tokens whose logits are in shared memory
   constexpr f64 LARGEST = 1e300;
   __shared__ f64 logits[BATCH];
@@ -38,6 +39,7 @@ __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32
     const auto logit = [&](i64 kv) {
       bool sees = CAUSAL && !MASK ? kv <= qo + ahead : true;
       if (WINDOW && window_left >= 0) sees = sees && kv + window_left >= qo + ahead;
+      if (WINDOW && window_right >= 0 && !(CAUSAL && !MASK)) sees = sees && kv <= qo + ahead + window_right;
       if (MASK) {
         const i64 bit = qo * of.kv_len + kv;
         sees = sees && (mask[mask_indptr[request] + bit / 8] >> (bit % 8) & 1) != 0;
@@ -54,6 +56,7 @@ __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32
 
     // `out` has the sums of v for columns threadIdx.x, threadIdx.x + blockDim.x, and so on.
     f64 largest = -LARGEST, sum = 0, out[4] = {};
+    if (SINK) largest = sinks[head], sum = 1;
     for (i64 begin = 0; begin < of.kv_len; begin += BATCH) {
       const int count = static_cast<int>(of.kv_len - begin < BATCH ? of.kv_len - begin : BATCH);
       __syncthreads();

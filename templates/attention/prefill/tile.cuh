@@ -219,6 +219,21 @@ struct AttentionTile {
     }
   }
 
+  // Adds the sink of each row to its sum: add(row, r) adds that of row r, as SoftmaxRow::add() does. Call it between finish()
+  // and stage().
+  template <typename Add>
+  __device__ __forceinline__ void add_sinks(const Add& add) {
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      const f32 factor[2] = {add(row[m][0], row_of(m, 0)), add(row[m][1], row_of(m, 1))};
+#pragma unroll
+      for (int n = 0; n < NV; ++n) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) o[m][n][j] *= factor[j / 2];
+      }
+    }
+  }
+
   // Writes the warp's means to shared memory, so that they can leave it in whole chunks of 16 bytes. They
   // become rows of RowOfV at `staging`. This is the place of the warp's rows of q, which are no longer
   // needed. One thread calls emit(r, lse) for each row.
@@ -277,11 +292,11 @@ struct AttentionTile {
     }
   }
 
-  // Merges `parts` slots from `first_slot` on, in their order, and stages the result as stage() does.
-  // REQUIRES: the writes of all these slots are visible, as they are after AttentionPlan::arrive().
-  template <typename Emit>
+  // Merges `parts` slots from `first_slot` on, in their order, and stages the result as stage() does. `add` is as in
+  // add_sinks(). REQUIRES: the writes of all these slots are visible, as they are after AttentionPlan::arrive().
+  template <typename Emit, typename Add>
   __device__ static __forceinline__ void merge(const Slots& slots, i32 first_slot, int parts, u8* staging,
-                                               const Emit& emit) {
+                                               const Emit& emit, const Add& add) {
     constexpr int BATCH = NV <= 16 ? NV : NV / 2;  // products whose loads are in flight together
 #pragma unroll 1
     for (int m = 0; m < M; ++m) {
@@ -298,6 +313,7 @@ struct AttentionTile {
       }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
+        add(row[h], row_of(m, h));
         if (threadIdx.x % 4 == 0) emit(row_of(m, h), row[h].lse());
       }
 #pragma unroll 1

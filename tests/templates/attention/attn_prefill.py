@@ -53,6 +53,8 @@ class Options:
         mask=None,
         sm_scale=0.0,
         page=0,
+        right=-1,
+        sink=False,
         **tile,
     ):
         self.T, self.d, self.dv, self.group, self.kv_heads, self.causal, self.window = (
@@ -65,6 +67,7 @@ class Options:
             window,
         )
         self.cap, self.alibi, self.mask, self.sm_scale, self.page, self.tile = cap, alibi, mask, sm_scale, page, tile
+        self.right, self.sink = right, sink
 
     @property
     def parameters(self):
@@ -75,11 +78,12 @@ class Options:
                 DV=self.dv,
                 GROUP=self.group,
                 CAUSAL=self.causal,
-                WINDOW=self.window >= 0,
+                WINDOW=self.window >= 0 or self.right >= 0,
                 SOFT_CAP=self.cap > 0,
                 ALIBI=self.alibi,
                 MASK=self.mask is not None,
                 PAGING="table" if self.page else "none",
+                SINK=self.sink,
             )
             | self.tile
         )
@@ -87,10 +91,11 @@ class Options:
     def arguments(self, batch, plan, lse):
         s = [x.stride(i) for x in (batch.out, batch.q, batch.k, batch.v) for i in (-3, -2)]
         rows = len(batch.k) * (self.page or 1)
-        pages = (batch.kv_indices, self.page, batch.k.stride(0), batch.v.stride(0)) if self.page else ()
+        pages = (batch.kv_indices, self.page, batch.k.stride(0), batch.v.stride(0)) if self.page else (None, 0, 0, 0)
         return (
             *(batch.out, batch.q, batch.k, batch.v, plan.words, plan.workspace, plan.workers, self.kv_heads, rows, *s),
             *(self.sm_scale, batch.lse if lse else None, self.cap, self.window, batch.slopes, *batch.bits, *pages),
+            *(self.right, batch.sinks),
         )
 
     def kernel(self):
@@ -146,6 +151,7 @@ class Batch:
             for x in (self.k, self.v):
                 self.write(x, r, normal(length, *x.shape[-2:], dtype=o.T))
         self.slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device="cuda") / heads) if o.alibi else None
+        self.sinks = torch.randn(heads, device="cuda") * 4 + 2 if o.sink else None
         self.mask = None if o.mask is None else [torch.rand(a, b, device="cuda") < o.mask for a, b in lengths]
         self.bits = (None, None) if o.mask is None else pack_mask(self.mask)
         strides = {"NHD": None, "HND": (o.dv, tokens * o.dv, 1)}.get(layout, (heads * o.dv + 24, o.dv, 1))
@@ -202,6 +208,8 @@ def reference(batch, rows=2048):
     o, scale = batch.options, batch.options.sm_scale or batch.options.d**-0.5
     out = torch.zeros(*batch.q.shape[:2], o.dv, device="cuda", dtype=torch.float64)
     lse = torch.full(batch.q.shape[:2], -math.inf, device="cuda", dtype=torch.float64)
+    if o.sink:
+        lse[:] = batch.sinks / math.log(2)
     for r, (qo_len, kv_len) in enumerate(batch.lengths):
         keys, values = (x[batch.place(r)] for x in (batch.k, batch.v))
         for first, head in itertools.product(range(0, qo_len if kv_len else 0, rows), range(batch.q.shape[1])):
@@ -221,7 +229,11 @@ def reference(batch, rows=2048):
                 x.masked_fill_(j > i + kv_len - qo_len, -math.inf)
             if o.window >= 0:
                 x.masked_fill_(j + qo_len + o.window < kv_len + i, -math.inf)
+            if o.right >= 0:
+                x.masked_fill_(j + qo_len > kv_len + i + o.right, -math.inf)
             sums = torch.logsumexp(x, 1)
+            if o.sink:
+                sums = torch.logaddexp(sums, batch.sinks[head].double())
             lse[own, head] = sums / math.log(2)
             out[own, head] = torch.exp(x - sums.nan_to_num(neginf=0.0)[:, None]) @ values[:, head // o.group].double()
     return out, lse
@@ -303,7 +315,10 @@ def test_whatever_engines_may_combine():
             mask=draw.choice((None, None, 0.5)),
             sm_scale=draw.choice((0.0, 0.2)),
             page=draw.choice((0, 0, 1, 5, 16, 64, 1000)),
+            sink=draw.random() < 0.3,
         )
+        if not options.causal:
+            options.right = draw.choice((-1, -1, 0, 7, 300))
         token = lambda: draw.choice((0, 1, draw.randint(2, 200), draw.randint(200, 1500)))
         cases.append(
             (
@@ -373,6 +388,55 @@ def test_pages():
     check(Options(page=16, mask=0.5, alibi=True, cap=9.0), MIXED)
     check(Options(page=16, STAGES=1, TILE_KV=32), MIXED)
     return check_pages(Options, (1, 7, 16, 64, 100, 4096))
+
+
+def check_sinks(make_options):
+    """Checks sinks alone, in parts of tiles and in pages; far above and below the logits; and for rows that see nothing."""
+    for o in (
+        make_options(sink=True),
+        make_options(sink=True, window=70, page=16),
+        make_options(sink=True, d=64, group=3, cap=5.0),
+    ):
+        check(o, [*MIXED, (300, 100), (40, 5000), (5, 0)])
+    for far in (-200.0, 200.0):
+        b = Batch(make_options(sink=True), [(40, 5000), (100, 30)])
+        b.sinks += far
+        b.launch(b.plan())
+        b.expect(f"sinks of {far}")
+    check_parts(((make_options(sink=True), [(40, 5000)] * 2),))
+    b = Batch(make_options(sink=True), [(5, 5)])
+    b.sinks = None
+    expect_refused(lambda: b.launch(b.plan()), "sinks", "SINK")
+
+
+def check_right_windows(make_options):
+    """Checks ends of windows on the right, alone and on both sides, whose tiles and parts then have fewer tokens."""
+    lengths = [*MIXED, (300, 100), (700, 5000), (5000, 40)]
+    cases = [
+        (make_options(causal=False, right=right, window=window, **more), lengths)
+        for right, window, more in (
+            *itertools.product((0, 1, 63, 2000), (-1, 70), ({},)),
+            (10, 10, {"page": 16}),
+            (100, 0, {"d": 64, "group": 3}),
+            (2**31 - 1, 5, {}),
+        )
+    ]
+    check_all(cases)
+    for workers in (1, 7, 1000):
+        check(make_options(causal=False, right=50), lengths, f"{workers} workers", workers=workers)
+    for options in (make_options(right=3), make_options(right=3, causal=False, WINDOW=False)):
+        b = Batch(options, [(5, 5)])
+        expect_refused(lambda: b.launch(b.plan()), "window_right = 3")
+
+
+def test_sinks():
+    check_sinks(Options)
+    check(Options(sink=True, mask=0.002, alibi=True), MIXED)
+
+
+def test_right_windows():
+    check_right_windows(Options)
+    check(Options(right=20, mask=0.5), MIXED)
 
 
 def check_layouts(options):

@@ -74,7 +74,10 @@ def test_whatever_engines_may_combine():
             cap=draw.choice((0.0, 0.0, 5.0)),
             sm_scale=draw.choice((0.0, 0.2)),
             page=draw.choice((0, 0, 16, 64, 112, 1024)),
+            sink=draw.random() < 0.3,
         )
+        if not options.causal:
+            options.right = draw.choice((-1, -1, 0, 7, 300))
         token = lambda: draw.choice((0, 1, draw.randint(2, 200), draw.randint(200, 1500)))
         how = dict(
             layout=draw.choice(("NHD", "HND", "padded")), gap=draw.choice((0, 3)), workers=draw.choice((0, 0, 1, 5, 131, 1000))
@@ -119,6 +122,14 @@ def test_pages():
         [(Options(page=48, d=d, TILE_KV=tokens, cap=9.0), MIXED) for d, tokens in ((128, 160), (128, 112), (256, 80), (256, 64))]
     )
     return prefill.check_pages(Options, (16, 64, 112, 4096))
+
+
+def test_sinks():
+    prefill.check_sinks(Options)
+
+
+def test_right_windows():
+    prefill.check_right_windows(Options)
 
 
 def test_layouts():
