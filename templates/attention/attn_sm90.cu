@@ -14,8 +14,8 @@ namespace kiln {
 
 template <typename T, int D, int DV, int TILE_KV, int STAGES, typename Tiles>
 struct AttentionShared {
-  Panel<T, 64> q[2][D / 64];  // rows of each warpgroup; then its results
-  Panel<T, TILE_KV> k[STAGES][D / 64], v[STAGES][DV / 64];
+  Panel<T, 64> q[2][padded_row(D) / 64];  // rows of each warpgroup; then its results
+  Panel<T, TILE_KV> k[STAGES][padded_row(D) / 64], v[STAGES][padded_row(DV) / 64];
   Ring<STAGES> k_ring, v_ring;
   Tiles tiles, loader_tiles;  // the same tiles: the loader is ahead of the warpgroups that compute
   i32 last_part;
@@ -24,12 +24,13 @@ struct AttentionShared {
 // Loads all kv blocks of the block's tiles. A warp calls it if k and v have pages, and otherwise one thread.
 //
 // The maps have the dimensions elements, heads, rows of a page, and pages; ragged arrays are one page. A box has `box`
-// rows, which divide TILE_KV and a page, so each lane loads the box of one page. TMA fills boxes beyond the end of k and v
-// with zeros: page -1 stands for tokens that nobody needs, whose pages may not exist.
+// rows, which divide TILE_KV and a page, so each lane loads the box of one page. TMA fills what lies beyond the end of a
+// head, of k or of v with zeros: page -1 stands for tokens that nobody needs, whose pages may not exist.
 template <int D, int DV, int TILE_KV, bool PAGED, typename Shared>
 __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& map_k, const TensorMap& map_v,
                                                const AttentionPlan& work, i32 window_left, i32 window_right,
                                                const i32* kv_indices, i32 page_size, i32 box) {
+  constexpr int K_PANELS = padded_row(D) / 64, V_PANELS = padded_row(DV) / 64;
   const int lane = PAGED ? threadIdx.x % 32 : 0, first = PAGED ? lane * box : 0;
   const auto together = [] {
     if constexpr (PAGED) __syncwarp();
@@ -52,20 +53,20 @@ __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& 
     for (i32 kv = tiles.now.kv_begin; kv < end; kv += TILE_KV) {
       const i32 page = next_page, row = PAGED ? (kv + first) % page_size : base + kv;
       next_page = page_of(kv + TILE_KV);  // this load runs while the stages are full
-      if (lane == 0) shared.k_ring.begin(k_at, TILE_KV * D * 2);
+      if (lane == 0) shared.k_ring.begin(k_at, TILE_KV * K_PANELS * 128);
       together();
       if (first < TILE_KV) {
 #pragma unroll
-        for (int i = 0; i < D / 64; ++i)
+        for (int i = 0; i < K_PANELS; ++i)
           tma_load(shared.k[k_at.stage][i] + first * 64, map_k, shared.k_ring.full[k_at.stage], i * 64, head,
                    row, page);
       }
       shared.k_ring.next(k_at);
-      if (lane == 0) shared.v_ring.begin(v_at, TILE_KV * DV * 2);
+      if (lane == 0) shared.v_ring.begin(v_at, TILE_KV * V_PANELS * 128);
       together();
       if (first < TILE_KV) {
 #pragma unroll
-        for (int i = 0; i < DV / 64; ++i)
+        for (int i = 0; i < V_PANELS; ++i)
           tma_load(shared.v[v_at.stage][i] + first * 64, map_v, shared.v_ring.full[v_at.stage], i * 64, head,
                    row, page);
       }
@@ -89,7 +90,8 @@ __global__ void __launch_bounds__(384, 1)
   using Row = PackedRow<GROUP>;
   extern __shared__ __align__(1024) u8 bytes[];
   using Shared = AttentionShared<T, D, DV, TILE_KV, STAGES, Tiles>;
-  static_assert(sizeof(Shared) <= TILE_ROWS * 2 * D + STAGES * TILE_KV * 2 * (D + DV) + 1024,
+  static_assert(sizeof(Shared) <= TILE_ROWS * 2 * padded_row(D) +
+                                      STAGES * TILE_KV * 2 * (padded_row(D) + padded_row(DV)) + 1024,
                 "SMEM of the manifest must have room for it");
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
   const AttentionPlan work{plan, workers};
@@ -140,9 +142,9 @@ __global__ void __launch_bounds__(384, 1)
     const i32 first_row = item.first_row + warp * 16, rows = item.qo_len * GROUP,
               ahead = item.kv_len - item.qo_len;
 
-    copy_rows_to_panels<GROUP>(shared.q[group],
-                               q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head, stride_q,
-                               stride_q_head, first_row, rows);
+    copy_rows_to_panels<GROUP, D>(shared.q[group],
+                                  q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head,
+                                  stride_q, stride_q_head, first_row, rows);
     copy_async_commit();
     copy_async_wait<0>();
     fence_async_shared();
@@ -161,7 +163,7 @@ __global__ void __launch_bounds__(384, 1)
       if (left < TILE_KV) {
         for (int at = left * 8 + threadIdx.x % 128; at < TILE_KV * 8; at += 128) {
 #pragma unroll
-          for (int i = 0; i < DV / 64; ++i)
+          for (int i = 0; i < own.V_PANELS; ++i)
             reinterpret_cast<uint4*>(shared.v[v_at.stage][i])[at] = make_uint4(0, 0, 0, 0);
         }
         fence_async_shared();
@@ -232,7 +234,7 @@ __global__ void __launch_bounds__(384, 1)
 
     // Results go through the warp's part of the memory of q. The barrier says that the whole warpgroup has read q.
     sync_threads(OWN + group, 128);
-    u8* const staging = reinterpret_cast<u8*>(shared.q[group]) + warp % 4 * 16 * DV * 2;
+    u8* const staging = reinterpret_cast<u8*>(shared.q[group]) + warp % 4 * 16 * Tile::RowOfV::PITCH;
     const auto emit_lse = [&](u32 r, f32 x) {
       const Row row(first_row + r);
       if (lse && first_row + static_cast<i32>(r) < rows)

@@ -13,8 +13,8 @@ __device__ __forceinline__ i32 fresh(i32 x) {
 }
 
 // Each call copies the next ROWS rows of D elements. Eight threads share a row; in each step, each of them
-// copies 16 bytes. REQUIRES: T has 2 bytes, D is a multiple of 64, WARPS is even, and ROWS is a multiple of
-// 4 * WARPS. (The swizzle repeats every 8 rows, so the rows of one thread must be a multiple of 8 apart.)
+// copies 16 bytes. A row takes padded_row(D) elements of the tile, and those after the first D are not written.
+// REQUIRES: T has 2 bytes, D is a multiple of 8, WARPS is even, and ROWS is a multiple of 4 * WARPS. (The swizzle repeats every 8 rows, so the rows of one thread must be a multiple of 8 apart.)
 template <typename T, int D, int ROWS, int WARPS>
 struct BlockCopy {
   static constexpr int STEP = 4 * WARPS;  // rows that the block copies at once
@@ -30,12 +30,16 @@ struct BlockCopy {
   // rows after them. Only the first `left` rows exist; the others are filled with zeros and not read. The
   // caller ends the group with copy_async_commit().
   __device__ __forceinline__ void operator()(u32 shared, i32 left) {
-    const u32 thread = fresh(threadIdx.x), to = shared + Swizzled<2 * D>::offset(thread / 8, thread % 8);
+    const u32 thread = fresh(threadIdx.x),
+              to = shared + Swizzled<2 * padded_row(D)>::offset(thread / 8, thread % 8);
     left -= thread / 8;
 #pragma unroll
     for (int r = 0; r < ROWS; r += STEP, next += STEP * stride) {
 #pragma unroll
-      for (int c = 0; c < D; c += 64) copy_async_or_zero(to + (r * D + c) * 2, next + c, r < left);
+      for (int c = 0; c < D; c += 64) {
+        if (D - c >= 64 || static_cast<int>(thread % 8) < (D - c) / 8)
+          copy_async_or_zero(to + (r * padded_row(D) + c) * 2, next + c, r < left);
+      }
     }
   }
 };

@@ -6,6 +6,9 @@
 
 namespace kiln {
 
+// Returns the elements of 2 bytes that a row of `d` elements takes in a tile, where rows are whole 128 bytes.
+__host__ __device__ constexpr int padded_row(int d) { return (d + 63) / 64 * 64; }
+
 // A tile of rows of BYTES bytes, a multiple of 128. The 16-byte chunks of a row lie in an order that depends
 // on the three lowest bits of the row's number. The same chunk of eight neighbouring rows is therefore in
 // eight different groups of banks.

@@ -248,9 +248,16 @@ WINDOW = true
 SOFT_CAP = true
 PAGING = ["none", "table"]
 SINK = true
+[[prewarm]]
+template = "attn_sm90"
+T = "bf16"
+D = [80, 96, 112]
+GROUP = 5
+WINDOW = [false, true]
+PAGING = ["none", "table"]
 )");
   const auto listed = kiln({"prewarm", path("hopper.toml"), "--check", "--json", "--arch", "sm_90a"}).json();
-  EXPECT_EQ(listed["total"], 266);
+  EXPECT_EQ(listed["total"], 278);
   if (!nightly()) write("hopper.toml", some_of(listed, 20));
   expect_within_limits(
       kiln({"prewarm", path("hopper.toml"), "--strict", "--keep-going", "--json", "--arch", "sm_90a"}));
@@ -530,7 +537,7 @@ MASK = [false, true]
 [[prewarm]]
 template = "attn_prefill"
 T = "bf16"
-D = [64, 128, 192, 256]
+D = [64, 80, 96, 112, 128, 192, 256]
 GROUP = 5
 CAUSAL = false
 PAGING = "table"

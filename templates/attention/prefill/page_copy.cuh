@@ -32,7 +32,7 @@ template <int D, int ROWS, int WARPS, typename T>
 __device__ __forceinline__ void copy_pages(u32 shared, const T* head, i64 stride_page, i64 stride,
                                            const PageRows<ROWS>& rows, i32 kv, i32 left) {
   const int line = fresh(threadIdx.x) / 8, chunk = threadIdx.x % 8;
-  const u32 to = shared + Swizzled<2 * D>::offset(line, chunk);
+  const u32 to = shared + Swizzled<2 * padded_row(D)>::offset(line, chunk);
 #pragma unroll
   for (int r = 0; r < ROWS; r += 4 * WARPS) {
     const bool exists = r + line < left;
@@ -40,7 +40,10 @@ __device__ __forceinline__ void copy_pages(u32 shared, const T* head, i64 stride
     const T* from = head + chunk * 8;
     if (exists) from += rows.page[0][at] * stride_page + rows.row[0][at] * stride;
 #pragma unroll
-    for (int c = 0; c < D; c += 64) copy_async_or_zero(to + (r * D + c) * 2, from + c, exists);
+    for (int c = 0; c < D; c += 64) {
+      if (D - c >= 64 || chunk < (D - c) / 8)
+        copy_async_or_zero(to + (r * padded_row(D) + c) * 2, from + c, exists);
+    }
   }
 }
 

@@ -35,12 +35,13 @@ struct AttentionTile {
   static constexpr int WARP_ROWS = TILE_ROWS / WARPS;
   // A warp has M products along rows, N along kv tokens and NV along columns of v.
   static constexpr int M = WARP_ROWS / MMA_M, N = TILE_KV / MMA_N, NV = DV / MMA_N;
-  static_assert(D % 64 == 0 && DV % 64 == 0 && DV <= D && TILE_KV % 16 == 0 && WARP_ROWS % 16 == 0,
-                "D and DV must be multiples of 64, DV at most D, TILE_KV and WARP_ROWS multiples of 16");
+  static_assert(D % 16 == 0 && DV % 16 == 0 && DV <= D && TILE_KV % 16 == 0 && WARP_ROWS % 16 == 0,
+                "D, DV, TILE_KV and WARP_ROWS must be multiples of 16, and DV at most D");
 
-  using RowOfK = Swizzled<2 * D>;  // for rows of q, too
-  using RowOfV = Swizzled<2 * DV>;
-  static constexpr int Q_BYTES = TILE_ROWS * 2 * D, K_BYTES = TILE_KV * 2 * D, V_BYTES = TILE_KV * 2 * DV;
+  using RowOfK = Swizzled<2 * padded_row(D)>;  // for rows of q, too
+  using RowOfV = Swizzled<2 * padded_row(DV)>;
+  static constexpr int Q_BYTES = TILE_ROWS * RowOfK::PITCH, K_BYTES = TILE_KV * RowOfK::PITCH,
+                       V_BYTES = TILE_KV * RowOfV::PITCH;
 
   // A thread has elements of rows g and g + 8 of each product, as mma() lays them out. These are its rows h =
   // 0 and 1.
@@ -95,9 +96,11 @@ struct AttentionTile {
       const PackedRow<GROUP> row(min(first_row + r + line, rows - 1));
       const T* const from = q + row.token * stride + row.head * stride_head + chunk * 8;
 #pragma unroll
-      for (int c = 0; c < D / 8; c += 8)
-        copy_async_or_zero(shared + RowOfK::offset(r + line, chunk + c), from + c * 8,
-                           first_row + r + line < rows);
+      for (int c = 0; c < D / 8; c += 8) {
+        if (D / 8 - c >= 8 || chunk < D / 8 - c)
+          copy_async_or_zero(shared + RowOfK::offset(r + line, chunk + c), from + c * 8,
+                             first_row + r + line < rows);
+      }
     }
   }
 
@@ -115,9 +118,11 @@ struct AttentionTile {
       const PackedRow<GROUP> row(first_row + r + line);
       T* const to = o + row.token * stride + row.head * stride_head + chunk * 8;
 #pragma unroll
-      for (int c = 0; c < DV / 8; c += 8)
-        store(to + c * 8,
-              load_shared<8>(reinterpret_cast<const T*>(staging + RowOfV::offset(r + line, chunk + c))));
+      for (int c = 0; c < DV / 8; c += 8) {
+        if (DV / 8 - c >= 8 || chunk < DV / 8 - c)
+          store(to + c * 8,
+                load_shared<8>(reinterpret_cast<const T*>(staging + RowOfV::offset(r + line, chunk + c))));
+      }
     }
   }
 
@@ -135,11 +140,12 @@ struct AttentionTile {
     for (int i = 0; i < D / MMA_K; ++i) {
       u32 a[M][4];
 #pragma unroll
-      for (int m = 0; m < M; ++m) load_matrices(a[m], RowOfK::further(q_lane, 2 * i) + m * MMA_M * 2 * D);
+      for (int m = 0; m < M; ++m)
+        load_matrices(a[m], RowOfK::further(q_lane, 2 * i) + m * MMA_M * RowOfK::PITCH);
 #pragma unroll
       for (int n = 0; n < N; n += 2) {
         u32 b[4];
-        load_matrices(b, RowOfK::further(k_lane, 2 * i) + n * MMA_N * 2 * D);
+        load_matrices(b, RowOfK::further(k_lane, 2 * i) + n * MMA_N * RowOfK::PITCH);
 #pragma unroll
         for (int m = 0; m < M; ++m) {
           mma<T>(s[m][n], a[m], b[0], b[1]);
@@ -200,7 +206,7 @@ struct AttentionTile {
 #pragma unroll
       for (int n = 0; n < NV; n += 2) {
         u32 b[4];
-        load_matrices_transposed(b, RowOfV::further(v_lane, n) + i * MMA_K * 2 * DV);
+        load_matrices_transposed(b, RowOfV::further(v_lane, n) + i * MMA_K * RowOfV::PITCH);
 #pragma unroll
         for (int m = 0; m < M; ++m) {
           mma<T>(o[m][n], a[m], b[0], b[1]);

@@ -19,10 +19,11 @@ namespace kiln {
 template <typename T, int ROWS>
 using Panel = T[ROWS * 64];
 
-// Begins to copy the warp's 16 rows of q to the panels of its warpgroup. `q` is the first row of the request and kv head,
+// Begins to copy the warp's 16 rows of q, of D elements each, to the panels of its warpgroup. Elements of the last panel
+// after the first D are not written. `q` is the first row of the request and kv head,
 // which has `rows` packed rows. The warp's rows begin at `first_row`; rows from `rows` on become zeros. Strides count
 // elements.
-template <int GROUP, typename T, int PANELS>
+template <int GROUP, int D, typename T, int PANELS>
 __device__ __forceinline__ void copy_rows_to_panels(Panel<T, 64> (&panels)[PANELS], const T* q, i64 stride,
                                                     i64 stride_head, i32 first_row, i32 rows) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, line = lane / 8, chunk = lane % 8;
@@ -33,53 +34,56 @@ __device__ __forceinline__ void copy_rows_to_panels(Panel<T, 64> (&panels)[PANEL
     const T* const from = q + row.token * stride + row.head * stride_head + chunk * 8;
     const u32 to = shared_address(panels) + at * 128 + (chunk ^ at % 8) * 16;
 #pragma unroll
-    for (int i = 0; i < PANELS; ++i)
-      copy_async_or_zero(to + i * 64 * 128, from + i * 64, first_row + r + line < rows);
+    for (int i = 0; i < PANELS; ++i) {
+      if (D - i * 64 >= 64 || chunk < (D - i * 64) / 8)
+        copy_async_or_zero(to + i * 64 * 128, from + i * 64, first_row + r + line < rows);
+    }
   }
 }
 
 template <typename T, int D, int DV, int TILE_KV>
 struct WgmmaTile {
   static constexpr int N = TILE_KV / 8, STEPS = TILE_KV / 16;
-  static_assert(D % 64 == 0 && DV % 64 == 0 && TILE_KV % 16 == 0,
-                "D and DV must be multiples of 64, TILE_KV of 16");
+  static constexpr int K_PANELS = padded_row(D) / 64, V_PANELS = padded_row(DV) / 64;
+  static constexpr int COLUMNS = V_PANELS * 64;  // columns of v, with those after DV, which are 0
+  static_assert(D % 16 == 0 && TILE_KV % 16 == 0, "D and TILE_KV must be multiples of 16");
 
   // A thread has elements of rows g and g + 8 of its warp, as kiln/hopper/wgmma.cuh lays them out, with g = lane / 4. These
   // are its rows h = 0 and 1.
-  f32 sums[DV / 2];    // weighted sums of v, relative to the rows' shifts
-  f32 s[TILE_KV / 2];  // products q k^T of a kv block; then its logits; then its weights
-  u32 p[STEPS][4];     // the weights, rounded to T: the left operand of the product with v
-  SoftmaxRow row[2];   // `sum` counts the thread's own columns only
-  f32 largest[2];      // the largest logit of the kv block
+  f32 sums[COLUMNS / 2];  // weighted sums of v, relative to the rows' shifts
+  f32 s[TILE_KV / 2];     // products q k^T of a kv block; then its logits; then its weights
+  u32 p[STEPS][4];        // the weights, rounded to T: the left operand of the product with v
+  SoftmaxRow row[2];      // `sum` counts the thread's own columns only
+  f32 largest[2];         // the largest logit of the kv block
 
   __device__ __forceinline__ void clear() {
     row[0] = row[1] = SoftmaxRow{};
 #pragma unroll
-    for (int i = 0; i < DV / 2; ++i) sums[i] = 0.0f;
+    for (int i = 0; i < COLUMNS / 2; ++i) sums[i] = 0.0f;
   }
 
   // Begins s = q k^T.
-  __device__ __forceinline__ void multiply_k(const Panel<T, 64> (&q)[D / 64],
-                                             const Panel<T, TILE_KV> (&k)[D / 64]) {
+  __device__ __forceinline__ void multiply_k(const Panel<T, 64> (&q)[K_PANELS],
+                                             const Panel<T, TILE_KV> (&k)[K_PANELS]) {
     wgmma_begin();
 #pragma unroll
-    for (int i = 0; i < D / 64; ++i) {
+    for (int i = 0; i < K_PANELS; ++i) {
       const u64 left = wgmma_operand<128>(q[i]), right = wgmma_operand<128>(k[i]);
 #pragma unroll
-      for (int bytes = 0; bytes < 128; bytes += 32)
+      for (int bytes = 0; bytes < 128 && i * 64 + bytes / 2 < D; bytes += 32)
         wgmma<T, TILE_KV>(s, left + wgmma_along(bytes), right + wgmma_along(bytes), i > 0 || bytes > 0);
     }
     wgmma_commit();
   }
 
   // Begins sums += p v. Changes of p and of sums before the call are complete when the products begin.
-  __device__ __forceinline__ void multiply_v(const Panel<T, TILE_KV> (&v)[DV / 64]) {
+  __device__ __forceinline__ void multiply_v(const Panel<T, TILE_KV> (&v)[V_PANELS]) {
     wgmma_registers(sums);
     wgmma_registers(p);
     wgmma_begin();
     const u64 right = wgmma_operand_along_n(v, TILE_KV * 128);
 #pragma unroll
-    for (int i = 0; i < STEPS; ++i) wgmma<T, DV>(sums, p[i], right + wgmma_along(i * 16 * 128), true);
+    for (int i = 0; i < STEPS; ++i) wgmma<T, COLUMNS>(sums, p[i], right + wgmma_along(i * 16 * 128), true);
     wgmma_commit();
   }
 
@@ -125,7 +129,7 @@ struct WgmmaTile {
   }
   __device__ __forceinline__ void rescale_sums(const f32 (&factor)[2]) {
 #pragma unroll
-    for (int i = 0; i < DV / 2; ++i) sums[i] *= factor[i % 4 / 2];
+    for (int i = 0; i < COLUMNS / 2; ++i) sums[i] *= factor[i % 4 / 2];
   }
 
   // Turns the logits into weights, in place.

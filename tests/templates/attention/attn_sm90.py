@@ -62,7 +62,7 @@ def test_whatever_engines_may_combine():
     """Combinations of options, drawn at random from a fixed seed. Other tests have some of them."""
     draw, cases = random.Random(11), []
     for _ in range(40):
-        d, dv = draw.choice(((64, 64), (128, 128), (256, 256), (192, 128)))
+        d, dv = draw.choice(((64, 64), (80, 80), (96, 96), (112, 112), (128, 128), (128, 128), (256, 256), (192, 128)))
         options = Options(
             T=draw.choice(("bf16", "f16")),
             d=d,
@@ -94,7 +94,11 @@ def test_head_sizes():
         (Options(T=T, d=d, group=5, **options), MIXED)
         for T, d, options in itertools.product(("f16", "bf16"), (64, 192, 256), ({}, {"causal": False, "window": 33}, {"cap": 7.0}))
     ]
-    return check_all(cases + [(Options(d=d, dv=dv), MIXED) for d, dv in ((128, 64), (192, 192), (256, 128), (256, 64))])
+    return check_all(cases + [(Options(d=d, dv=dv), MIXED) for d, dv in ((128, 64), (192, 192), (256, 128), (256, 64), (112, 80))])
+
+
+def test_head_sizes_of_vision():
+    prefill.check_head_sizes_of_vision(Options)
 
 
 def test_groups():
@@ -177,7 +181,7 @@ def test_a_graph_replays_after_a_new_plan():
 def test_what_is_refused():
     b = Batch(Options(), [(5, 5)])
     plan = b.plan()
-    expect_refused(lambda: kernel("attn_sm90", T="bf16", D=96, GROUP=1), "D", "96")
+    expect_refused(lambda: kernel("attn_sm90", T="bf16", D=72, GROUP=1), "D", "72")
     expect_refused(lambda: kernel("attn_sm90", T="bf16", D=128, GROUP=65), "GROUP", "65")
     expect_refused(lambda: kernel("attn_sm90", T="bf16", D=64, DV=128, GROUP=1), "DV = 128")
     expect_refused(lambda: kernel("attn_sm90", T="bf16", D=256, GROUP=1, TILE_KV=128), "TILE_KV = 128", "registers")
