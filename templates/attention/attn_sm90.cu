@@ -191,7 +191,16 @@ __global__ void __launch_bounds__(384, 1)
       return own.outgrown(scale);
     };
 
-    if (item.kv_begin < item.kv_end) {
+    if (item.first_row + group * 64 >= rows) {
+      // Few tokens of a request leave this warpgroup without rows. One lane of each warp lets the loader go on: others could
+      // look at a stage only after it was filled again.
+      for (i32 kv = item.kv_begin; kv < item.kv_end; kv += TILE_KV) {
+        if (lane == 0) shared.k_ring.wait(k_at);
+        release(shared.k_ring, k_at);
+        if (lane == 0) shared.v_ring.wait(v_at);
+        release(shared.v_ring, v_at);
+      }
+    } else if (item.kv_begin < item.kv_end) {
       // The first kv block has no product with v beside it.
       f32 factor[2];
       multiply_k();

@@ -2,13 +2,15 @@
 launches are those that attn_prefill.py has.
 """
 
+import copy
 import itertools
 import random
 
 import attn_prefill as prefill
 import torch
+from attention_plan import AttentionPlan
 from attn_prefill import MIXED, Batch, check, check_all
-from harness import expect_refused, expect_traps, kernel, prefetch
+from harness import Row, expect_refused, expect_traps, kernel, prefetch
 
 CAPABILITY = 9  # wgmma
 SANITIZE = [
@@ -136,6 +138,16 @@ def test_right_windows():
     prefill.check_right_windows(Options)
 
 
+def test_several_tokens_of_each_request():
+    # The rows of 4 tokens and 8 heads are one tile, with half of the warpgroups idle, or more of them with one head.
+    for group, tokens, make in itertools.product((1, 8, 16), (1, 4, 8), (prefill.Options, Options)):
+        check(make(group=group, page=16), [(tokens, n) for n in (4096, 17, 1, 300, 129)])
+    for make in (prefill.Options, Options):
+        batch = Batch(make(group=8, page=16), [(4, 512)] * 3)
+        plan = batch.plan(workers=1)
+        assert plan.items == 3 * batch.options.kv_heads and plan.parts == 0  # a request's keys are read once for each head
+
+
 def test_layouts():
     prefill.check_layouts([Options(), Options(T="f16", d=64, group=3), Options(d=256, causal=False)])
 
@@ -237,7 +249,46 @@ def test_requests_without_kv_tokens():
         b.expect(f"{b.options.template} {lengths}")
 
 
+def several_tokens_row(requests=64, tokens=4, kv=8192):
+    """The row of a few tokens of each request over long pages, beside attn_decode_paged with one token and with all."""
+    o, portable = (kind(group=4, kv_heads=8, page=16) for kind in (Options, prefill.Options))
+    heads = o.group * o.kv_heads
+
+    def make():
+        b = Batch(o, [(tokens, kv)] * requests, gap=0)
+        other = copy.copy(b)
+        other.options = portable
+        decode = kernel("attn_decode_paged", T=o.T, D=o.d, GROUP=o.group)
+        plans = []
+        for each in (1, tokens):
+            plan = AttentionPlan(decode, requests, o.kv_heads, max_tokens=requests * each)
+            plans.append(plan(b.kv_indptr, [each * i for i in range(requests + 1)], b.kv_len, page_size=o.page))
+        return b.q, b.k, b.v, b.out, b, b.plan(), other, other.plan(), decode, *plans
+
+    def decode(q, k, v, out, b, plan, other, other_plan, launch, one, all_tokens, few=True):
+        plan = one if few else all_tokens
+        strides = (*out.stride()[:2], *q.stride()[:2], *k.stride()[:3], *v.stride()[:3])
+        launch(out, q, k, v, b.kv_indices, plan.words, plan.workspace, plan.workers, o.kv_heads, o.page, *strides)
+
+    return Row(
+        f"{o.template} bf16 HQ{heads} HKV{o.kv_heads} D{o.d} {requests} x {tokens} tokens over {kv}, pages of {o.page}",
+        (requests * kv * o.kv_heads * 2 + requests * tokens * heads) * o.d * 2,
+        requests * tokens * heads * o.d * 2,
+        make,
+        {
+            "kiln": lambda q, k, v, out, b, plan, *_: b.launch(plan, lse=False),
+            "kiln attn_prefill": lambda q, k, v, out, b, plan, other, other_plan, *_: other.launch(other_plan, lse=False),
+            "kiln attn_decode_paged, one token": decode,
+            f"kiln attn_decode_paged, {tokens} tokens": lambda *x: decode(*x, few=False),
+        },
+        flops=4 * requests * tokens * kv * heads * o.d,
+        bar=0.0,
+        beats={"kiln": [f"kiln attn_decode_paged, {tokens} tokens"]},
+    )
+
+
 def bench():
+    yield several_tokens_row()
     shapes = [
         *(
             (Options(group=4, kv_heads=8, causal=causal), *prompts)
