@@ -7,7 +7,7 @@ Plans are real, except for fake tensors, where nothing runs.
 import itertools
 
 import torch
-from kiln.torch import PagedDecode, RaggedPrefill
+from kiln.torch import LatentDecode, PagedDecode, RaggedPrefill
 from operator_cases import BF16, E4M3, F32, I32
 from operator_cases import tensor as t
 from torch._subclasses.fake_tensor import FakeTensor
@@ -25,7 +25,8 @@ def planned(kind, d, limits, plan, **options):
     """(plan, workers, bytes of the workspace)."""
     if isinstance(torch.empty(0), FakeTensor):
         return torch.zeros(4096, dtype=I32, device=d), 264, 1 << 20
-    made = kind(heads=HEADS, kv_heads=KV_HEADS, max_requests=4, device=d, **limits, **options)
+    heads = {"kv_heads": KV_HEADS} if kind is not LatentDecode else {}
+    made = kind(heads=HEADS, **heads, max_requests=4, device=d, **limits, **options)
     made.plan(**plan)
     return made.plan_words, made.workers, made.workspace_bytes
 
@@ -55,6 +56,22 @@ def decode(d, size=64, values=None, kv=BF16, soft_cap=0.0, window_left=-1, alibi
     scales = {"k_scale": torch.full((1,), 0.9, device=d), "v_scale": torch.full((1,), 1.1, device=d)} if kv == E4M3 else {}
     named = ({"alibi_slopes": slopes(d)} if alibi else {}) | scales
     return (t(d, len(KV), HEADS, size), *caches, pages, *plan, 0.0, soft_cap, window_left), named
+
+
+def latent_rows(d, count):
+    """Rows of 656 bytes: codes, scales and rotated elements."""
+    parts = (t(d, count, 512).to(E4M3), torch.rand(count, 4, device=d) + 0.5, t(d, count, 64))
+    return torch.cat([part.view(torch.uint8) for part in parts], 1).view(E4M3)
+
+
+def latent(d, kv=BF16):
+    limits = {"page_size": PAGE, "sm_scale": 0.07, "kv_dtype": kv}
+    plan = planned(LatentDecode, d, limits, {"kv_indptr": indptr(PAGES), "kv_len": KV})
+    total = sum(PAGES)
+    pages = torch.tensor([(7 * i + 3) % (total + 2) for i in range(total)], dtype=I32, device=d)
+    rows = (total + 3) * PAGE
+    cache = t(d, rows, 576) if kv == BF16 else latent_rows(d, rows)
+    return (t(d, len(KV), HEADS, 576), cache.view(total + 3, PAGE, 1, -1), pages, *plan, 0.07), {}
 
 
 def prefill(
@@ -99,6 +116,8 @@ def cases():
         ("attn_decode_paged", lambda d: decode(d)),
         ("attn_decode_paged", lambda d: decode(d, 128, kv=E4M3)),
         ("attn_decode_paged", lambda d: decode(d, 192, 128, soft_cap=20.0, window_left=50, alibi=True)),
+        ("mla_decode", latent),
+        ("mla_decode", lambda d: latent(d, E4M3)),
         ("attn_prefill", lambda d: prefill(d)),
         ("attn_prefill", lambda d: prefill(d, 128, soft_cap=20.0, window_left=50, alibi=True)),
         ("attn_prefill", lambda d: prefill(d, 192, 128, causal=False, mask=True)),

@@ -86,6 +86,19 @@ def cases():
                 {},
             ),
         ),
+        ("mla_append", lambda d: ((t(d, 3, 16, 1, 576), t(d, 6, 512), t(d, 6, 64), torch.arange(3, 9, device=d)), {})),
+        (
+            "mla_append",
+            lambda d: (
+                (
+                    t(d, 3, 16, 1, 656).to(E4M3),
+                    t(d, 6, 512, dtype=F16),
+                    t(d, 6, 64, dtype=F16),
+                    torch.arange(6, dtype=I32, device=d),
+                ),
+                {"pow2": True},
+            ),
+        ),
         ("amax", lambda d: ((t(d, 6, 128),), {"parts": 4})),
         ("fp8_quant", lambda d: ((t(d, 6, 128), scale(d)), {})),
         ("fp8_quant_tensor", lambda d: ((t(d, 6, 128), torch.full((4,), 3.0, device=d)), {})),
@@ -176,11 +189,11 @@ def with_rows(name, arguments, named, times):
     if (
         by_position
         or "cu_seqlens" in named
-        or name.startswith(("attn_decode", "attn_prefill", "attn_sm90"))
+        or name.startswith(("attn_decode", "attn_prefill", "attn_sm90", "mla_decode"))
         or name.startswith("moe_gemm")
     ):
         return None
-    rows = arguments[2 if name.startswith("append") else 0].shape[0]
+    rows = arguments[2 if "append" in name else 0].shape[0]
 
     def more(value):
         if not torch.is_tensor(value) or not value.dim() or value.shape[0] != rows:

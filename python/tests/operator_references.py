@@ -109,6 +109,21 @@ def append_paged_kv_by_table(k_cache, v_cache, k, v, kv_indices, kv_indptr, batc
     return append_paged_kv(k_cache, v_cache, k, v, pages * size + positions.long() % size)
 
 
+def mla_append(kv_cache, c_kv, k_pe, slot_mapping, pow2=False):
+    out, slots = kv_cache.clone(), slot_mapping.long()
+    if kv_cache.dtype != E4M3:
+        out.view(-1, kv_cache.shape[-1])[slots] = torch.cat([c_kv, k_pe], 1)
+        return (), {"kv_cache": out}
+    groups = c_kv.double().view(-1, 4, 128)
+    scale = groups.abs().amax(-1) / 448
+    scale = (2.0 ** torch.ceil(torch.log2(scale)) if pow2 else scale).float()
+    codes = _fp8(groups / scale.double().unsqueeze(-1), E4M3).to(E4M3)
+    parts = (codes.flatten(1), scale, k_pe)
+    rows = torch.cat([part.contiguous().view(torch.uint8) for part in parts], 1)
+    out.view(torch.uint8).view(-1, kv_cache.shape[-1])[slots] = rows
+    return (), {"kv_cache": out}
+
+
 def amax(x, parts=128):
     return None, {}  # the kernel may split rows into parts as it likes: the test compares the largest of all
 
@@ -532,6 +547,21 @@ def attn_decode_paged(
             for c, s in ((k_cache, k_scale), (v_cache, v_scale))
         )
         parts.append(attend(q[i : i + 1], k, v, True, sm_scale, soft_cap, window_left, alibi_slopes))
+    return _joined(parts)
+
+
+def mla_decode(q, kv_cache, kv_indices, plan, workers, workspace, sm_scale, causal=True):
+    import attention_cases as lengths
+
+    parts, begins = [], lengths.indptr(lengths.PAGES)
+    for i, length in enumerate(lengths.KV):
+        rows = kv_cache.view(torch.uint8)[kv_indices[begins[i] : begins[i + 1]].long()].flatten(0, 1)[:length].squeeze(1)
+        if kv_cache.dtype == E4M3:
+            codes, scales, rotated = (x.contiguous() for x in rows.split([512, 16, 128], 1))
+            means = codes.view(E4M3).float().view(-1, 4, 128) * scales.view(torch.float32).unsqueeze(-1)
+            rows = torch.cat([means.flatten(1).to(q.dtype), rotated.view(q.dtype)], 1)
+        rows = rows.view(q.dtype).unsqueeze(1)
+        parts.append(attend(q[i : i + 1], rows, rows[..., :512], causal, sm_scale))
     return _joined(parts)
 
 

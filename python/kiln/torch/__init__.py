@@ -16,13 +16,14 @@ from ._generated import operators
 from ._linear import Linear
 from ._modes import seal, set_mode
 from ._moe import FusedMoE
-from ._plans import PagedDecode, RaggedPrefill
+from ._plans import LatentDecode, PagedDecode, RaggedPrefill
 from ._registry import Template, operator, specialize
 
 globals().update(operators)  # rms_norm, fused_add_rms_norm, rope, ...
 __all__ = [
     *operators,
     "FusedMoE",
+    "LatentDecode",
     "Linear",
     "PagedDecode",
     "RaggedPrefill",

@@ -59,7 +59,7 @@ class _Planner:
             if _kiln.attention_sizes(kernel, **self.limits) != self.sizes:
                 refuse(
                     f"the service in use now has another {self.template}, whose plans need buffers of other sizes: "
-                    "make a new PagedDecode or RaggedPrefill"
+                    "make a new module"
                 )
             self.service, self._kernel = service, kernel
         return self._kernel
@@ -405,4 +405,69 @@ class RaggedPrefill(_Planned):
             mask_indptr,
             self.window_right,
             sinks,
+        )
+
+
+class LatentDecode(_Planned):
+    """Attention of the last token (or tokens) of each request over a paged latent cache, on Hopper: template mla_decode.
+
+        attention = kiln.torch.LatentDecode(heads=128, page_size=64, max_requests=256, sm_scale=192**-0.5)
+        attention.plan(kv_indptr, kv_len=lengths)           # for each batch, once for all layers
+        o, lse = attention(q, kv_cache, kv_indices)
+
+    q is absorbed: 512 elements of each head are products with the key projection, and 64 are rotated.
+    The value projection is the caller's, after this.
+    With kv_dtype = torch.float8_e4m3fn the cache has FlashMLA's rows of 656 bytes, as mla_append writes them.
+    Other options are as in PagedDecode.
+    """
+
+    def __init__(
+        self,
+        *,
+        heads: int,
+        page_size: int,
+        max_requests: int,
+        sm_scale: float,
+        max_tokens: int = 0,
+        dtype: torch.dtype = torch.bfloat16,
+        kv_dtype: torch.dtype | None = None,
+        causal: bool = True,
+        workers: int = 0,
+        device: torch.device | str | int = "cuda",
+    ) -> None:
+        super().__init__(
+            "mla_decode",
+            heads,
+            {"T": dtype, "HEADS": heads, "KV": kv_dtype or dtype, "CAUSAL": causal},
+            device,
+            max_requests=max_requests,
+            max_tokens=max_tokens,
+            kv_heads=-(-heads // 64),  # groups of heads
+            workers=workers,
+        )
+        self.heads, self.page_size, self.causal, self.sm_scale = heads, page_size, causal, sm_scale
+        self.dtype, self.kv_dtype = dtype, kv_dtype or dtype
+
+    def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
+        """Plans a batch as PagedDecode.plan() does."""
+        return self._plan(
+            kv_indptr=_listed("kv_indptr", kv_indptr),
+            last_page_len=_listed("last_page_len", last_page_len),
+            kv_len=_listed("kv_len", kv_len),
+            qo_indptr=_listed("qo_indptr", qo_indptr),
+            page_size=self.page_size,
+        )
+
+    def forward(self, q: Tensor, kv_cache: Tensor, kv_indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Runs torch.ops.kiln.mla_decode with the plan.
+
+        Returns (o [tokens, heads, 512], lse [tokens, heads]).
+        Results for rows of q after the plan's last token are not written: they hold whatever the memory held.
+        """
+        of_type(self.dtype, q=q)
+        of_shape(q, "q", q.shape[0], self.heads, 576)
+        of_type(self.kv_dtype, kv_cache=kv_cache)
+        of_shape(kv_cache, "kv_cache", kv_cache.shape[0], self.page_size, 1, 576 if self.kv_dtype == self.dtype else 656)
+        return operators["mla_decode"](
+            q, kv_cache, kv_indices, self.plan_words, self.workers, self.workspace_bytes, self.sm_scale, self.causal
         )

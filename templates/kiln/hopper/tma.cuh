@@ -82,6 +82,11 @@ __device__ __forceinline__ void bulk_load(void* shared, const void* global, u32 
       : "memory");
 }
 
+// Begins to bring `bytes` neighbouring bytes into the L2. REQUIRES: the address and `bytes` are multiples of 16.
+__device__ __forceinline__ void bulk_prefetch(const void* global, u32 bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
+}
+
 // Makes this thread's writes to shared memory visible to copies and tensor cores. Each thread that wrote calls it before
 // the barrier after which another thread begins the copy.
 __device__ __forceinline__ void fence_async_shared() {

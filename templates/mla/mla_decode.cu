@@ -1,0 +1,166 @@
+// Computes attention of a few tokens of each request to its paged latent cache on Hopper (multi-head latent attention).
+// o = softmax(q k^T) v, where k is a row of the cache, and v its first 512 elements.
+//
+// The work list gives each block tiles, or parts of tiles. A tile has 64 packed rows. A row is a query token and a head, as in
+// attn_prefill. The heads are divided into groups of GROUP, at most 64, which the work list takes for kv heads. Blocks that run
+// together have the same kv tokens for different groups, so the L2 serves all but one of them.
+//
+// A block has three warpgroups. The last one loads kv blocks of 64 tokens into two stages: by TMA, or through its registers
+// where it has to widen fp8 codes. The other two compute (mla/latent_tile.cuh). Parts of a tile meet in the workspace, as in attn_prefill.
+#include "kiln/pdl.cuh"
+#include "mla/latent_tile.cuh"
+#include "mla/load_pages.cuh"
+#include "mla/load_rows.cuh"
+
+namespace kiln {
+
+template <typename T, typename Tiles>
+struct MlaShared {
+  LatentStages<T> stages;
+  Tiles tiles, loader_tiles;  // the same tiles: the loader is ahead of the warpgroups that compute
+  i32 last_part;
+};
+
+// Begins to copy 64 rows of q to panels. `q` is the first row of the request and group, which has `rows` packed rows. Rows from
+// `rows` on become zeros. 256 threads call it.
+template <int GROUP, typename T>
+__device__ __forceinline__ void copy_queries(Panel<T, 64>* panels, const T* q, i64 stride, i64 stride_head,
+                                             i32 first_row, i32 rows) {
+  const int line = threadIdx.x / 8, chunk = threadIdx.x % 8;
+#pragma unroll
+  for (int r = 0; r < 64; r += 32) {
+    const int at = r + line;
+    const PackedRow<GROUP> row(min(first_row + at, rows - 1));
+    const T* const from = q + row.token * stride + row.head * stride_head + chunk * 8;
+    const u32 to = shared_address(panels) + at * 128 + (chunk ^ at % 8) * 16;
+#pragma unroll
+    for (int i = 0; i < Latent::PANELS; ++i)
+      copy_async_or_zero(to + i * 64 * 128, from + i * 64, first_row + at < rows);
+  }
+}
+
+template <typename T, typename KV, int HEADS, int GROUP, bool CAUSAL>
+__global__ void __launch_bounds__(384, 1)
+    mla_decode(const __grid_constant__ TensorMap map, T* o, const T* q, const KV* kv_cache,
+               const i32* kv_indices, i32* plan, f32* workspace, i32 workers, i32 page_size, i64 stride_o,
+               i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_page, i64 stride_slot,
+               f32 sm_scale, f32* lse) {
+  constexpr int ROWS = 64, BLOCK = Latent::BLOCK, LOADER = 256;  // the number of the first thread that loads
+  // Barriers of both computing warpgroups, and of the one that loads. LatentTile has barriers 2 and 3.
+  constexpr int BOTH = 1, LOADERS = 4;
+  using Tiles = AttentionTiles<ROWS, BLOCK, GROUP, CAUSAL, false>;
+  using Row = PackedRow<GROUP>;
+  // Both halves of the columns of a row, as if they were two rows.
+  using Result = AttentionTile<T, Latent::VALUES / 2, Latent::VALUES / 2, 2 * ROWS, BLOCK, 8>;
+  extern __shared__ __align__(1024) u8 bytes[];
+  using Shared = MlaShared<T, Tiles>;
+  static_assert(sizeof(Shared) <= 3 * 64 * 2 * Latent::KEYS + 4096,
+                "SMEM of the manifest must have room for it");
+  Shared& shared = *reinterpret_cast<Shared*>(bytes);
+  const AttentionPlan work{plan, workers};
+
+  work.prefetch(blockIdx.x);
+  if (threadIdx.x == 0) shared.stages.init(same<KV, T> ? 1 : 4);
+  if (threadIdx.x == LOADER) tma_prefetch(map);
+  pdl_wait();
+  {
+    const i32 begin = work.begin(blockIdx.x), end = work.end(blockIdx.x);
+    const AttentionItem first = work.first_item(blockIdx.x);
+    work.require(attention_made_for(ROWS, BLOCK, GROUP, CAUSAL), HEADS / GROUP, -1);
+    if (threadIdx.x == 0) shared.tiles.begin(work, begin, end, first);
+    if (threadIdx.x == LOADER) shared.loader_tiles.begin(work, begin, end, first);
+  }
+  __syncthreads();
+
+  // A launch gives each of 384 threads 168 registers, so the three numbers of registers may add up to 504.
+  constexpr int LOADS_WITH = same<KV, T> ? 40 : 88, COMPUTES_WITH = (504 - LOADS_WITH) / 2;
+  if (threadIdx.x >= LOADER) {
+    give_registers_to<LOADS_WITH>();
+    if constexpr (same<KV, T>) {
+      if (threadIdx.x < LOADER + 32)
+        load_pages(shared.stages, shared.loader_tiles, map, work, kv_indices, page_size);
+    } else {
+      load_rows<LOADERS>(shared.stages, shared.loader_tiles, work, reinterpret_cast<const u8*>(kv_cache),
+                         kv_indices, page_size, stride_page, stride_slot);
+    }
+    return;
+  }
+
+  take_registers_to<COMPUTES_WITH>();
+  const int side = warpgroup(), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const f32 scale = sm_scale * LOG2_E;
+  Tiles& tiles = shared.tiles;
+  LatentTile<T> own(shared.stages);
+  while (true) {
+    sync_threads(BOTH, 256);  // no thread needs the previous tile any more
+    if (threadIdx.x == 0) tiles.next(work, -1);
+    sync_threads(BOTH, 256);
+    if (!tiles.any()) return;
+    const AttentionItem item = tiles.now;
+    const i32 first_row = item.first_row + warp % 4 * 16, rows = item.qo_len * GROUP,
+              ahead = item.kv_len - item.qo_len, first_head = item.kv_head * GROUP;
+
+    copy_queries<GROUP>(shared.stages.q, q + item.qo_begin * stride_q + first_head * stride_q_head, stride_q,
+                        stride_q_head, item.first_row, rows);
+    copy_async_commit();
+    copy_async_wait<0>();
+    fence_async_shared();
+    sync_threads(BOTH, 256);
+
+    // Turns products into logits, of the kv block that begins at `kv`. Returns whether a row has outgrown its shift.
+    const auto make_logits = [&](i32 kv) {
+      if (item.kv_end - kv < BLOCK || (CAUSAL && kv + BLOCK - 1 > Row(first_row).token + ahead)) {
+        own.template mask<false>([&](int h) {
+          const Visible sees =
+              visible<CAUSAL, false>(Row(first_row + h * 8 + lane / 4).token, item.qo_len, item.kv_len, -1);
+          return Visible{sees.first, min(sees.last, item.kv_end - 1) - kv};
+        });
+      }
+      return own.outgrown(scale);
+    };
+    own.clear();
+    if (side == 0) {
+      own.template multiply<0>(item.kv_begin, item.kv_end, scale, make_logits);
+    } else {
+      own.template multiply<1>(item.kv_begin, item.kv_end, scale, make_logits);
+    }
+    own.template join_sums<BOTH>(side);
+    if (tiles.let_next_in()) pdl_launch_dependents();
+
+    Result result;
+#pragma unroll
+    for (int i = 0; i < Latent::VALUES / 4; ++i) result.o[0][i / 4][i % 4] = own.sums[i];
+    result.row[0][0] = own.row[0];
+    result.row[0][1] = own.row[1];
+
+    // Results go through the memory of q, where each warp has a place of its own. A warp whose rows are all padding has none.
+    const bool any = first_row < rows;
+    u8* const staging = reinterpret_cast<u8*>(shared.stages.q) + warp * 16 * Latent::VALUES;
+    const auto emit_lse = [&](u32 r, f32 x) {
+      const Row row(first_row + r);
+      if (side == 0 && lse && first_row + static_cast<i32>(r) < rows)
+        lse[static_cast<i64>(item.qo_begin + row.token) * HEADS + first_head + row.head] = x;
+    };
+    if (item.whole()) {
+      if (any) result.stage(staging, emit_lse);
+    } else {
+      // Without fresh(), values derived from `workers` would stay in registers through the products.
+      const AttentionPlan now{plan, fresh(workers)};
+      const typename Result::Slots slots{workspace, now.workers};
+      if (any) result.save(slots, item.slot());
+      sync_threads(BOTH, 256);
+      if (threadIdx.x == 0) shared.last_part = now.arrive_between_barriers(item);
+      sync_threads(BOTH, 256);
+      if (!shared.last_part) continue;
+      if (any) result.merge(slots, item.first_slot, item.parts, staging, emit_lse);
+    }
+    __syncwarp();
+    if (any)
+      Result::template store_rows<GROUP>(
+          o + item.qo_begin * stride_o + first_head * stride_o_head + side * Latent::VALUES / 2, stride_o,
+          stride_o_head, staging, first_row, rows);
+    __syncwarp();
+  }
+}
+
+}  // namespace kiln
