@@ -14,7 +14,7 @@ LAUNCHES = {
     "ungated": 4,
     "map": 4,
     "many": 5,
-    "fp8": 5,
+    "fp8": 4,
     "fp8-blocks": 6,
     "fp8-many": 7,
 }

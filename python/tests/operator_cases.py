@@ -120,6 +120,14 @@ def cases():
                 {"groups": 8, "topk_groups": 4, "scale": 2.5, "expert_map": t(d, 64, dtype=I32, high=9) - 1, "local_only": True},
             ),
         ),
+        ("moe_route_quant", lambda d: ((t(d, 6, 64), t(d, 6, 512), 4, 16), {})),
+        (
+            "moe_route_quant",
+            lambda d: (
+                (t(d, 6, 64, dtype=F32), t(d, 6, 128, dtype=F16), 4, 8, "sigmoid"),
+                {"renormalize": False, "expert_map": t(d, 64, dtype=I32, high=9) - 1, "local_only": True},
+            ),
+        ),
         ("moe_combine", lambda d: ((t(d, 6, 4, 128),), {})),
         (
             "moe_combine",

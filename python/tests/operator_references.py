@@ -206,6 +206,10 @@ def moe_route(
     return (weights, ids, *aligned), {}
 
 
+def moe_route_quant(logits, x, *arguments, **named):
+    return (*moe_route(logits, *arguments, **named)[0], *fp8_quant_group(x)[0]), {}
+
+
 def moe_combine(y, weights=None, inverse=None, shared=None, shared_gate=None, residual=None, out_dtype=None):
     rows = y.double()
     if weights is not None:

@@ -55,7 +55,7 @@ def of_type(dtype, arguments, named):
 
 def _typed(name, results, arguments, named):
     """Results of a reference in the types of the operator."""
-    like = (BF16 if arguments[0].dtype == E4M3 else arguments[0].dtype) if name != "moe_route" else F32
+    like = (BF16 if arguments[0].dtype == E4M3 else arguments[0].dtype) if not name.startswith("moe_route") else F32
     like = named.get("out_dtype") or like
     small = {"moe_gemm_fp8_quant": F32, "fp8_quant_group": F32, "topk_gate": F32}.get(name, like)
     typed = [r.to(small) if r.dtype == F64 else r for r in results]
@@ -68,6 +68,7 @@ def computing(monkeypatch):
     calls = []
     for name in [
         "moe_route",
+        "moe_route_quant",
         "topk_gate",
         "moe_align",
         "moe_gemm",
@@ -234,6 +235,14 @@ def test_launches_and_shapes(case, launching, driver):
     assert driver.launches() == before + moe_cases.LAUNCHES[case]
     assert traced.device.type == "cuda"
     assert (traced.shape, traced.stride(), traced.dtype) == (out.shape, out.stride(), out.dtype)
+
+
+@pytest.mark.parametrize("tokens, launches", [(1, 4), (64, 4), (512, 4), (513, 6)])
+def test_few_tokens_take_four_launches_in_fp8(tokens, launches, launching, driver):
+    arguments, named = moe_cases._fp8("cpu", tokens=tokens)
+    before = driver.launches()
+    fused_moe(*arguments, **named)
+    assert driver.launches() == before + launches
 
 
 @EACH
@@ -510,7 +519,7 @@ def test_fp8_packs_weights_in_squares_with_scales(computing):
     assert error_of(got, exact) < 8e-2
     named = {"w13_scale": layer.w13_scale, "w2_scale": layer.w2_scale}
     assert error_of(got, expected_of((x, layer.w13, layer.w2, logits, None, None, 2), named)) < 4e-3
-    assert names_of(computing) == ["moe_route", "fp8_quant_group", "moe_gemm_fp8_quant", "moe_gemm_fp8", "moe_combine"]
+    assert names_of(computing) == ["moe_route_quant", "moe_gemm_fp8_quant", "moe_gemm_fp8", "moe_combine"]
 
 
 def test_quantized_squares_need_not_be_whole():

@@ -7,6 +7,7 @@
 #include "kiln/pdl.cuh"
 #include "moe/align.cuh"
 #include "moe/gate.cuh"
+#include "moe/quantise.cuh"
 
 namespace kiln {
 
@@ -14,19 +15,30 @@ namespace kiln {
 inline constexpr int ROUTE_TOKENS = 512;
 
 // REQUIRES: 32 * WARPS <= THREADS, and what Align requires.
-// REQUIRES: the grid has CLUSTER blocks, or enough for one token of each team.
+// REQUIRES: a row of the grid has CLUSTER blocks, or enough for one token of each team. The rows after the first one have
+// a team of QUANTISE_TEAM threads for each group of 128 elements of x.
 template <typename T, int E, int K, Score SCORE, bool BIAS, bool RENORM, int GROUPS, int TOPK_GROUPS,
-          int BLOCK, bool LOCAL_ONLY, int VEC, int LANES, int WARPS, int THREADS, int CLUSTER>
+          int BLOCK, bool LOCAL_ONLY, int VEC, int LANES, int WARPS, int THREADS, int CLUSTER, typename X,
+          int H>
 __global__ void __launch_bounds__(THREADS, 1)
     moe_route(f32* weights, i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse,
               const T* logits, i32 tokens, i64 stride_logits, i32 capacity, f32 scale, const f32* bias,
-              const i32* expert_map, i32* ids) {
+              const i32* expert_map, i32* ids, const X* x, i64 stride_x, e4m3* codes, f32* scales) {
   using Tokens = Gate<T, E, K, SCORE, BIAS, RENORM, GROUPS, TOPK_GROUPS, VEC, LANES>;
   using Pairs = Align<E, BLOCK, LOCAL_ONLY, THREADS, CLUSTER>;
   constexpr int MOST_PAIRS = THREADS * static_cast<int>(ceil_div(ROUTE_TOKENS * K, THREADS * CLUSTER));
   // [MOST_PAIRS]: the experts of this block's pairs. Then the memory of the warps that choose, which takes
   // a multiple of 8 bytes. Then the words of the sort.
   extern __shared__ __align__(8) i32 shared[];
+  if constexpr (H > 0) {
+    if (blockIdx.y > 0) {
+      pdl_launch_dependents();
+      pdl_wait();
+      quantise_rows<H, THREADS>(codes, scales, x, tokens, stride_x,
+                                (blockIdx.y - 1) * gridDim.x + blockIdx.x);
+      return;
+    }
+  }
   i32* const chosen = shared;
   const auto memory = reinterpret_cast<typename Tokens::Memory*>(chosen + MOST_PAIRS);
   const Pairs pairs(reinterpret_cast<i32*>(memory + WARPS), tokens * K);

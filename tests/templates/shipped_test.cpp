@@ -500,6 +500,14 @@ TOPK_GROUPS = 4
 BLOCK = 64
 LANES = [16, 32]
 [[prewarm]]
+template = "moe_route"
+T = "f32"
+E = 128
+K = 8
+BLOCK = 16
+X = ["f32", "f16", "bf16"]
+H = [128, 2048]
+[[prewarm]]
 template = "moe_gemm"
 T = ["bf16", "f16"]
 N = 264

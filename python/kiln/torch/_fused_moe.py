@@ -1,6 +1,6 @@
 """The operator fused_moe: a whole mixture of experts, made of the operators of the templates in templates/moe.
 
-    route          moe_route, or topk_gate and moe_align
+    route          moe_route, or topk_gate and moe_align; for few tokens and weights in e4m3, moe_route quantises x, too
     first product  moe_gemm: x times w13 of each chosen expert, with bias, activation and gate
     second product moe_gemm: times w2, with bias and routing weight
     sum            moe_combine: over the experts of a token, with the shared expert and the residual
@@ -192,25 +192,31 @@ def _aligned(rows: Tensor | None) -> Tensor | None:
     return rows if packed and rows.data_ptr() % 16 == 0 else rows.clone(memory_format=torch.contiguous_format)
 
 
-def _route(m: Call, k: int, block: int) -> tuple[Tensor, _Rows]:
-    """The routing weights f32 [T, k], and the rows of the products."""
+def _route(m: Call, k: int, block: int) -> tuple[Tensor, _Rows, tuple[Tensor, Tensor] | None]:
+    """The routing weights f32 [T, k], the rows of the products, and x in e4m3 with its scales if the launch made them."""
     weights, ids, local_only = m.weights, m.ids, m.expert_map is not None
     if m.logits is not None:
         gate = (m.score, m.correction_bias, m.renormalize, m.groups, m.topk_groups, m.scale)
         if m.logits.shape[0] <= MOST_TOKENS_OF_ROUTE and experts_of(m) * k <= MOST_CHOICES_OF_ROUTE:
-            weights, _, *rows = _kernels["moe_route"](m.logits, k, block, *gate, m.expert_map, local_only)
-            return weights, _Rows(*rows)
+            options = (k, block, *gate, m.expert_map, local_only)
+            if m.w13_scale is None:
+                weights, _, *rows = _kernels["moe_route"](m.logits, *options)
+                return weights, _Rows(*rows), None
+            weights, _, *rows, codes, scales = _kernels["moe_route_quant"](m.logits, m.x, *options)
+            return weights, _Rows(*rows), (codes, scales)
         weights, ids = _kernels["topk_gate"](m.logits, k, *gate)
-    return weights, _Rows(*_kernels["moe_align"](ids, experts_of(m), block, m.expert_map, local_only))
+    return weights, _Rows(*_kernels["moe_align"](ids, experts_of(m), block, m.expert_map, local_only)), None
 
 
-def _up(m: Call, weights: Tensor, rows: _Rows, k: int, block: int) -> tuple[Tensor, Tensor | None]:
-    """The first product [T * k, I], with its scales in e4m3."""
+def _up(
+    m: Call, quantised: tuple[Tensor, Tensor] | None, weights: Tensor, rows: _Rows, k: int, block: int
+) -> tuple[Tensor, Tensor | None]:
+    """The first product [T * k, I], with its scales in e4m3. `quantised` is x in e4m3 with its scales, if they are made."""
     weighted = (weights, "product") if m.weight_on_input else (None, "none")
     epilogue = (*rows.blocks(), k, block, m.bias13, weighted[0], m.act, m.gated, m.order, weighted[1], m.alpha, m.limit)
     if m.w13_scale is None:
         return _kernels["moe_gemm"](m.x, m.w13, *epilogue), None
-    codes, scales = _kernels["fp8_quant_group"](m.x, GROUP)
+    codes, scales = quantised or _kernels["fp8_quant_group"](m.x, GROUP)
     if block <= LARGEST_BLOCK_OF_QUANT:
         return _kernels["moe_gemm_fp8_quant"](codes, m.w13, scales, m.w13_scale, *epilogue)
     h = _kernels["moe_gemm_fp8"](codes, m.w13, scales, m.w13_scale, *epilogue, out_dtype=m.x.dtype)
@@ -235,8 +241,8 @@ def _launch(*arguments: Any, **named: Any) -> Tensor:
     if not tokens:
         return _shape(*m)
     block = block_of(tokens * k, experts_of(m), m.w13_scale is not None)
-    weights, rows = _route(m, k, block)
-    h, scales = _up(m, weights, rows, k, block)
+    weights, rows, quantised = _route(m, k, block)
+    h, scales = _up(m, quantised, weights, rows, k, block)
     y = _down(m, h, scales, weights, rows, block)
     # Without a map, experts that the gate chose are all here. Otherwise a pair may have no row in y.
     inverse = rows.inverse if m.logits is None or m.expert_map is not None else None

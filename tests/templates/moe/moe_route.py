@@ -1,13 +1,14 @@
 """moe_route: the choice against float64, the sort exactly; both bit for bit as topk_gate and moe_align in two launches.
-And its time beside those two launches.
+fp8_quant gives the same bits for the codes and scales of x. And its time beside the launches that it replaces.
 """
 
 import itertools
 
+import fp8_quant
 import moe_align
 import topk_gate
 import torch
-from harness import TOLERANCE, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, prefetch
+from harness import DTYPES, TOLERANCE, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, prefetch
 
 DEEPSEEK = dict(E=256, K=8, SCORE="sigmoid", BIAS=True, GROUPS=8, TOPK_GROUPS=4)
 SANITIZE = [
@@ -15,22 +16,30 @@ SANITIZE = [
     "moe_route T=bf16 E=128 K=8 BLOCK=64 tokens=512",
     "moe_route T=f32 E=97 K=5 BIAS=true RENORM=false BLOCK=7 LOCAL_ONLY=true tokens=77",
     "moe_route T=f16 E=8 K=2 BLOCK=16 CLUSTER=1 tokens=301",
+    "moe_route T=f32 E=128 K=8 BLOCK=16 X=bf16 H=2048 tokens=37",
 ]
 NAMES = ("weights", "sorted_token_ids", "expert_ids", "num_tokens_post_padded", "inverse", "ids")
+QUANTISED = (*NAMES, "codes", "scales")
 TOKENS = (1, 2, 7, 8, 16, 17, 63, 64, 127, 128, 129, 255, 511, 512)
 
 
-def run(logits, K, BLOCK, dtype="f32", bias=None, scale=1.0, expert_map=None, capacity=None, with_ids=True, **parameters):
-    """The outputs by name, in guarded memory."""
+def run(logits, K, BLOCK, dtype="f32", bias=None, scale=1.0, expert_map=None, capacity=None, with_ids=True, x=None, **parameters):
+    """The outputs by name, in guarded memory. With x its codes and scales are among them."""
     tokens, experts = logits.shape
     n = tokens * K
     capacity = moe_align.capacity_of(n, experts, BLOCK) if capacity is None else capacity
     outs = [Guarded(tokens, K, dtype="f32")]
     outs += [Guarded(size, dtype="i32") for size in (capacity, capacity // BLOCK, 1, n)] + [Guarded(tokens, K, dtype="i32")]
+    quantised = ()
+    if x is not None:
+        hidden = x.shape[1]
+        parameters |= {"X": next(name for name, kind in DTYPES.items() if kind == x.dtype), "H": hidden}
+        outs += [Guarded(tokens, hidden, dtype="e4m3"), Guarded(tokens, hidden // 128, dtype="f32")]
+        quantised = (x, x.stride(0), *(o.view for o in outs[6:]))
     route = kernel("moe_route", T=dtype, E=experts, K=K, BLOCK=BLOCK, **parameters)
     inputs = (logits, tokens, logits.stride(0) if tokens > 1 else experts, capacity, scale, bias, expert_map)
-    route(*(o.view for o in outs[:5]), *inputs, outs[5].view if with_ids else None)
-    return dict(zip(NAMES, outs))
+    route(*(o.view for o in outs[:5]), *inputs, outs[5].view if with_ids else None, *quantised)
+    return dict(zip(QUANTISED, outs))
 
 
 def expect_right(logits, K, BLOCK, dtype="f32", bias=None, scale=1.0, expert_map=None, capacity=None, what="", **parameters):
@@ -171,6 +180,62 @@ def test_strides_capacity_and_no_ids():
         expect_same_bits(without[name].view, first[name].view, f"{name} without ids")
 
 
+def expect_same_as_apart(logits, K, BLOCK, x, what, **parameters):
+    """Expects the outputs of a launch without x, and the codes and scales of fp8_quant."""
+    outs = run(logits, K, BLOCK, x=x, **parameters)
+    alone = run(logits, K, BLOCK, **parameters)
+    for name in NAMES:
+        expect_same_bits(outs[name].view, alone[name].view, f"{what}: {name}")
+    dtype = next(name for name, kind in DTYPES.items() if kind == x.dtype)
+    right = fp8_quant.Quantised(x, "group", 128, dtype=dtype)
+    expect_same_bits(outs["codes"].view.view(torch.uint8), right.codes, f"{what}: codes")
+    expect_same_bits(outs["scales"].view, right.scale, f"{what}: scales")
+    for o in outs.values():
+        o.check(what)
+
+
+def test_tokens_are_quantised_beside_the_routing():
+    shapes = (dict(K=8, BLOCK=16), dict(K=8, BLOCK=16, CLUSTER=1), dict(K=8, BLOCK=16, THREADS=256, CLUSTER=2))
+    for H, dtype, v in itertools.product((128, 384, 2048, 7168), ("f32", "f16", "bf16"), shapes):
+        prefetch("moe_route", T="f32", E=128, X=dtype, H=H, **v)
+    for H, dtype, v, tokens in itertools.product((128, 384, 2048, 7168), ("f32", "f16", "bf16"), shapes, (1, 3, 17, 130, 512)):
+        x = normal(tokens, H, dtype=dtype, scale=4.0)
+        expect_same_as_apart(normal(tokens, 128, dtype="f32"), x=x, what=f"{tokens} x {H} {dtype} {v}", **v)
+
+
+def test_special_numbers_are_quantised_as_apart():
+    """Groups with NaN, infinities, zeros alone, tiny numbers and the largest ones, in rows that are apart."""
+    for dtype in ("f32", "f16", "bf16"):
+        largest = torch.finfo(DTYPES[dtype]).max
+        wide = torch.full((9, 520), float("nan"), device="cuda", dtype=DTYPES[dtype])
+        x = wide[:, :512]
+        x.copy_(normal(9, 512, dtype=dtype))
+        x[0, 5] = float("nan")
+        x[1, 130:140] = torch.tensor([float("inf"), -float("inf")] * 5, device="cuda")
+        x[2, :256] = 0.0
+        x[2, 300] = -0.0
+        x[3] *= 1e-6
+        x[4, ::3] = largest
+        x[5] = float("nan")
+        x[6, 7] = float("inf")
+        x[6, 9] = float("nan")
+        x[7] = torch.finfo(DTYPES[dtype]).tiny
+        expect_same_as_apart(normal(9, 64, dtype="f32"), 4, 16, x, what=f"special numbers in {dtype}")
+        far = Guarded(3, 256, dtype=dtype, strides=((1 << 31) + 64, 1)).view if dtype == "bf16" else None
+        if far is not None:
+            far.copy_(normal(3, 256, dtype=dtype))
+            expect_same_as_apart(normal(3, 64, dtype="f32"), 4, 16, far, what="a stride beyond 2^31")
+
+
+def test_quantising_refuses_what_it_cannot_read():
+    logits, x = normal(4, 64, dtype="f32"), normal(4, 264)
+    expect_refused(lambda: run(logits, 4, 16, x=x[:, :200]), "H = 200", "128")
+    expect_refused(lambda: run(logits, 4, 16, X="bf16", H=256), "x")
+    expect_refused(
+        lambda: run(logits, 4, 16, x=torch.empty(4, 260, device="cuda", dtype=torch.bfloat16)[:, :256]), "stride_x = 260"
+    )
+
+
 def test_a_captured_graph_takes_any_routing():
     """The launch is captured with some logits, and replayed with others."""
     logits, bias = normal(64, 256, dtype="f32"), normal(256, dtype="f32", scale=0.1)
@@ -241,4 +306,55 @@ def bench():
             bar=0.0,
             bar_us=8.0,
             beats={"kiln": ["kiln topk_gate + moe_align"]},
+        )
+
+    for tokens, experts, hidden in itertools.product((1, 16, 256), (128,), (2048,)):
+        capacity = moe_align.capacity_of(tokens * 8, experts, 16)
+        parameters = dict(T="f32", E=experts, K=8, BLOCK=16)
+        whole, route = kernel("moe_route", X="bf16", H=hidden, **parameters), kernel("moe_route", **parameters)
+        quant = kernel("fp8_quant", T="bf16", H=hidden, GROUP=128, SCALING="group")
+
+        def together(w, s, e, p, inv, i, x, h, c, f, whole=whole, tokens=tokens, experts=experts, capacity=capacity, hidden=hidden):
+            whole(w, s, e, p, inv, x, tokens, experts, capacity, 1.0, None, None, i, h, hidden, c, f)
+
+        def in_two(
+            w,
+            s,
+            e,
+            p,
+            inv,
+            i,
+            x,
+            h,
+            c,
+            f,
+            route=route,
+            quant=quant,
+            tokens=tokens,
+            experts=experts,
+            capacity=capacity,
+            hidden=hidden,
+        ):
+            route(w, s, e, p, inv, x, tokens, experts, capacity, 1.0, None, None, i)
+            quant(c, h, tokens, hidden, hidden, None, f, hidden // 128, 1)
+
+        def make_with_x(tokens=tokens, experts=experts, capacity=capacity, hidden=hidden):
+            ints = [
+                torch.empty(size, device="cuda", dtype=torch.int32)
+                for size in (capacity, capacity // 16, 1, tokens * 8, tokens * 8)
+            ]
+            codes = torch.empty(tokens, hidden, device="cuda", dtype=DTYPES["e4m3"])
+            scales = torch.empty(tokens, hidden // 128, device="cuda")
+            x = (normal(tokens, experts, dtype="f32"), normal(tokens, hidden))
+            return (torch.empty(tokens, 8, device="cuda"), *ints, *x, codes, scales)
+
+        yield Row(
+            f"moe_route f32 {tokens} x {experts} k 8 block 16, x {hidden}",
+            tokens * (experts * 4 + hidden * 2),
+            tokens * (8 * 12 + hidden + hidden // 32) + capacity * 4,
+            make_with_x,
+            {"kiln": together, "kiln moe_route + fp8_quant": in_two},
+            bar=0.0,
+            bar_us=8.0,
+            beats={"kiln": ["kiln moe_route + fp8_quant"]},
         )
