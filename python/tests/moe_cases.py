@@ -16,7 +16,7 @@ LAUNCHES = {
     "many": 5,
     "fp8": 4,
     "fp8-blocks": 6,
-    "fp8-many": 7,
+    "fp8-many": 6,
 }
 
 

@@ -375,7 +375,6 @@ def fused_moe(
         weights, ids = topk_gate(logits, k, score, correction_bias, renormalize, groups, topk_groups, scale)[0]
     experts = len(w13) if expert_map is None else len(expert_map)
     fp8 = w13_scale is not None
-    rounds = fp8 and ids.numel() > 192 * experts  # a kernel of its own then quantises the activations, which are in x's type
 
     def quantized(v):
         return _unquantized(*_by_group(v.unsqueeze(0), 128))[0]
@@ -392,7 +391,6 @@ def fused_moe(
                 continue
             bias = None if bias13 is None else bias13[expert]
             h = _of_experts(w13[expert] @ row, bias, factor if weight_on_input else 1, act, gated, order, alpha, limit)
-            h = h.to(x.dtype).double() if rounds else h
             y = w2[expert] @ (quantized(h) if fp8 else h)
             y = y if bias2 is None else y + bias2[expert].double()
             total[token] += y if weight_on_input else y * factor

@@ -6,34 +6,37 @@
 
 namespace kiln {
 
-// The number of scales that a warpgroup's columns of b have for 128 of K: the halves of a gated b have one each.
+// The number of scales that a warpgroup's columns of b have for 128 of K: one for each half of a gated b, or for each 128
+// columns.
 template <typename Shape, bool GATED>
-inline constexpr int scale_parts = GATED && !Shape::swap ? 2 : 1;
+inline constexpr int scale_parts = GATED && !Shape::swap ? 2 : Shape::across;
 
 // Returns a row of b whose scale holds for `part` of the sums of warpgroup `group`. The tile begins at column
 // `first_column` of the N columns of d.
 template <typename Shape, bool GATED, int N>
 __device__ __forceinline__ int scaled_row(int first_column, int group, int part) {
   constexpr int HALF = larger(1, Shape::warpgroups / 2);
-  const int row = !Shape::swap ? first_column + part * N
+  const int row = !Shape::swap ? first_column + part * (GATED ? N : 128)
                   : GATED      ? first_column + group / HALF * N + group % HALF * 64
                                : first_column + group * 64;
   return smaller(row, GATED ? 2 * N - 1 : N - 1);
 }
 
-// sums[half] = the products of steps `begin` to `end` of K, which the stages from `at` on have or will have. `release(stage)`
+// sums[piece] = the products of steps `begin` to `end` of K, which the stages from `at` on have or will have. `release(stage)`
 // tells the loader that this warp has read a stage. With fp8 scales of blocks, `factors` points at the scales of b for
 // each step of K, and `shared.scales` has the scales of the tokens. All threads of warpgroup `group` call it.
 template <typename Shape, typename Shared, int PARTS, typename Release>
-__device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right / 2], Shared& shared,
+__device__ __forceinline__ void multiply(f32 (&sums)[Shape::pieces][Shape::width / 2], Shared& shared,
                                          RingPlace& at, int group, int begin, int end,
                                          const f32* const (&factors)[PARTS], Release release) {
   using AB = typename Shared::Element;
-  constexpr int RIGHT = Shape::right, STAGES = Shape::stages, HALVES = Shape::halves;
+  constexpr int RIGHT = Shape::width, STAGES = Shape::stages, HALVES = Shape::halves, ACROSS = Shape::across,
+                PIECES = Shape::pieces;
   const int lane = threadIdx.x % 32;
-  // Begins the products of half of the warpgroup's rows with the stage at `place`, once it is full.
-  const auto begin_products = [&](f32(&to)[RIGHT / 2], const RingPlace& place, bool add, int half = 0) {
-    if (half == 0) {
+  // Begins the products of a piece with the stage at `place`, once it is full.
+  const auto begin_products = [&](f32(&to)[RIGHT / 2], const RingPlace& place, bool add, int piece = 0) {
+    const int half = piece / ACROSS, side = piece % ACROSS;
+    if (piece == 0) {
       shared.ring.wait(place);
       if constexpr (Shared::copied) fence_async_shared();  // now wgmma sees what threads copied
     }
@@ -42,7 +45,7 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right
     for (int box = 0; box < Shape::boxes; ++box) {
       const u64 l =
           wgmma_operand<128>(shared.left[place.stage][box] + (group * HALVES + half) * 64 * Shared::BK);
-      const u64 r = wgmma_operand<128>(shared.right[place.stage][box]);
+      const u64 r = wgmma_operand<128>(shared.right[place.stage][box] + side * RIGHT * Shared::BK);
 #pragma unroll
       for (int k = 0; k < 128; k += 32)
         wgmma<AB, RIGHT>(to, l + wgmma_along(k), r + wgmma_along(k), add || box > 0 || k > 0);
@@ -62,16 +65,16 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right
   } else {
     // Sums of fp8 products keep about 14 bits, so each stage (128 of K) is added to f32 sums.
 #pragma unroll
-    for (int i = 0; i < HALVES * (RIGHT / 2); ++i) sums[i / (RIGHT / 2)][i % (RIGHT / 2)] = 0.0f;
+    for (int i = 0; i < PIECES * (RIGHT / 2); ++i) sums[i / (RIGHT / 2)][i % (RIGHT / 2)] = 0.0f;
     f32 factor[PARTS];
     if constexpr (Shared::scaled) {
 #pragma unroll
       for (int i = 0; i < PARTS; ++i) factor[i] = load_one(factors[i] + begin);
     }
-    // Adds `part`, the products of half of the rows with the stage at `at`, which have ended.
-    const auto add = [&](f32(&part)[RIGHT / 2], int step, int half = 0) {
-      f32(&to)[RIGHT / 2] = sums[half];
-      const bool last = half == HALVES - 1;
+    // Adds `part`, the products of a piece with the stage at `at`, which have ended.
+    const auto add = [&](f32(&part)[RIGHT / 2], int step, int piece = 0) {
+      f32(&to)[RIGHT / 2] = sums[piece];
+      const bool last = piece == PIECES - 1;
       f32 next[PARTS];
       if constexpr (Shared::scaled) {
 #pragma unroll
@@ -80,7 +83,8 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right
       [[maybe_unused]] const f32* token_scale = shared.scales[at.stage];
       wgmma_results(part);
       if constexpr (Shared::scaled && !Shape::swap) {
-        const int row = (group * HALVES + half) * 64 + wgmma_row();
+        const int row = (group * HALVES + piece / ACROSS) * 64 + wgmma_row();
+        const int along = piece % ACROSS * (RIGHT / 2);
         const f32 up = token_scale[row], down = token_scale[row + 8];
         if (last) {
           __syncwarp();  // all lanes have read their scales
@@ -88,7 +92,8 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right
         }
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; ++i)
-          to[i] += part[i] * ((i % 4 < 2 ? up : down) * factor[PARTS == 2 && i >= RIGHT / 4 ? 1 : 0]);
+          to[i] +=
+              part[i] * ((i % 4 < 2 ? up : down) * factor[PARTS == 2 && along + i >= ACROSS * RIGHT / 4]);
       } else if constexpr (Shared::scaled) {
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; i += 4) {
@@ -112,7 +117,7 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right
       shared.ring.next(at);
     };
     f32 even[RIGHT / 2];
-    if constexpr (HALVES == 1 && Shape::warpgroups <= 2 && RIGHT <= (Shape::blocks == 1 ? 128 : 32)) {
+    if constexpr (PIECES == 1 && Shape::warpgroups <= 2 && RIGHT <= (Shape::blocks == 1 ? 128 : 32)) {
       // There are registers for the products of two steps. So one is made while the one before is added.
       f32 odd[RIGHT / 2];
       RingPlace ahead = at;
@@ -145,10 +150,10 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::halves][Shape::right
 #pragma unroll 1
       for (int step = begin; step < end; ++step) {
 #pragma unroll
-        for (int half = 0; half < HALVES; ++half) {
-          begin_products(even, at, false, half);
+        for (int piece = 0; piece < PIECES; ++piece) {
+          begin_products(even, at, false, piece);
           wgmma_wait<0>();
-          add(even, step, half);
+          add(even, step, piece);
         }
       }
     }

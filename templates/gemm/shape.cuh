@@ -6,14 +6,16 @@
 namespace kiln {
 
 // A block makes tiles of LEFT x RIGHT sums. With SWAP the rows of b are on the left, and the tokens on the right. A
-// warpgroup has HALVES times 64 rows on the left, and multiplies one half after the other. With two halves the sums of one
-// step take few registers, which fp8 needs.
-template <bool SWAP, int LEFT, int RIGHT, int BOXES, int STAGES, int SPLIT, int PAIR, int BLOCKS, int HALVES>
+// warpgroup has HALVES times 64 rows on the left, and ACROSS times RIGHT / ACROSS rows on the right. It multiplies one of
+// these pieces after the other. With two pieces the sums of one step take few registers, which fp8 needs.
+template <bool SWAP, int LEFT, int RIGHT, int BOXES, int STAGES, int SPLIT, int PAIR, int BLOCKS, int HALVES,
+          int ACROSS = 1>
 struct GemmShape {
   static constexpr bool swap = SWAP;
   static constexpr int left = LEFT, right = RIGHT, split = SPLIT, pair = PAIR, blocks = BLOCKS;
   static constexpr int boxes = BOXES, stages = STAGES;  // a box has 128 bytes of each row
-  static constexpr int halves = HALVES, warpgroups = LEFT / 64 / HALVES, loaders = BLOCKS == 1 ? 128 : 32;
+  static constexpr int halves = HALVES, across = ACROSS, pieces = HALVES * ACROSS, width = RIGHT / ACROSS;
+  static constexpr int warpgroups = LEFT / 64 / HALVES, loaders = BLOCKS == 1 ? 128 : 32;
   static constexpr int threads = 128 * warpgroups + loaders;
   static constexpr bool through_sums = SWAP || SPLIT > 1;  // whole tiles of sums pass through shared memory
 };

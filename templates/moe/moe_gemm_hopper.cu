@@ -180,7 +180,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       const ExpertRows of = place(tile, first_column);
       const i32 own_row = own < BLOCK ? routing.row(of, own) : -1;
       const f32 own_weight = Finish::weighted && own_row >= 0 ? load_one(weights + own_row) : 1.0f;
-      f32 sums[1][RIGHT / 2] = {};
+      f32 sums[Shape::pieces][Shape::width / 2] = {};
+      f32(&all_sums)[RIGHT / 2] = reinterpret_cast<f32(&)[RIGHT / 2]>(sums);
       if (of.expert >= 0) {
         const f32* factors[PARTS] = {};
         if constexpr (BLOCKWISE) {
@@ -223,11 +224,39 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         Parts::put(memory, sums[0], group);
         meet();
         Parts::template each<GATED>(memory, nullptr, 0, finish_and_store);
+      } else if constexpr (sizeof(OUT) == 1) {  // four lanes have the 128 columns of a row that share a scale
+        meet();
+        const int first = group * 64 + wgmma_row();
+#pragma unroll
+        for (int second = 0; second < 2; ++second) {
+          const i32 row = all.rows[first + second * 8];
+          const f32 weight = all.weights[Finish::weighted ? first + second * 8 : 0];
+          f32 most = 0.0f;
+#pragma unroll
+          for (int i = second * 2; i < 64; i += 4) {
+            f32 two[2] = {all_sums[i], all_sums[i + 1]}, other[2] = {};
+            if constexpr (GATED) other[0] = all_sums[64 + i], other[1] = all_sums[65 + i];
+            if (of.expert >= 0)
+              finish.finish(two, other, of.expert, weight, first_column + i / 4 * 8 + lane % 4 * 2);
+            all_sums[i] = two[0], all_sums[i + 1] = two[1];
+            most = fmaxf(most, fmaxf(fabsf(two[0]), fabsf(two[1])));
+          }
+          const f32 scale = scale_of<OUT, false>(warp_reduce<4>(most, Max{}), 1e-10f);
+          const f32 quantum = reciprocal_approx(scale);
+#pragma unroll
+          for (int i = second * 2; i < 64; i += 4) all_sums[i] *= quantum, all_sums[i + 1] *= quantum;
+          if (lane % 4 == 0 && row >= 0) scale_d[row * stride_scale_d + first_column / 128] = scale;
+        }
+        Columns<false, 128>::template finish<false>(
+            reinterpret_cast<f32(&)[64]>(sums), [&](int second, int column, auto& eight, auto&) {
+              const i32 row = all.rows[first + second * 8];
+              if (row >= 0) store(d + row * stride_d + first_column + column, narrow<OUT>(eight));
+            });
       } else {
         meet();
         const int first = group * 64 + wgmma_row();
         Part::template finish<Finish::slow_to_compile>(
-            sums[0], [&](int second, int column, auto& x, auto& other) {
+            all_sums, [&](int second, int column, auto& x, auto& other) {
               finish_and_store(first + second * 8, column, x, other);
             });
       }

@@ -27,8 +27,6 @@ SCORES = ("softmax", "sigmoid")
 ORDERS = ("gate_first", "up_first")
 #: the most tokens that moe_route takes, and the largest experts * k whose shared memory every GPU has
 MOST_TOKENS_OF_ROUTE, MOST_CHOICES_OF_ROUTE = 512, 8192
-#: the largest block whose first product can write e4m3 with scales
-LARGEST_BLOCK_OF_QUANT = 64
 #: Launches of the operators that fused_moe is made of, by name. A call of torch.ops would take twice the host's time.
 #: Tests replace them.
 _kernels: dict[str, Any] = {name: _registry._operators[f"kiln::{name}"].real for name in operators}
@@ -81,11 +79,11 @@ def block_of(pairs: int, experts: int, quantised: bool = False) -> int:
     """Rows of a block of the products, 8 to 128: the rows of nearly every expert where tokens choose evenly.
 
     A second block of an expert reads its weight once more, and an emptier block costs little. The rows of an expert are
-    nearly Poisson distributed, and 2 standard deviations above the mean are enough for 97 of 100. Up to a mean of 192 rows,
-    `quantised` weights gain more from a first product that writes e4m3 at once than from the largest block.
+    nearly Poisson distributed, and 2 standard deviations above the mean are enough for 97 of 100. With `quantised` weights
+    blocks of 64 rows were faster than the largest one up to a mean of 192 rows, when only they wrote e4m3 at once.
     """
     mean, block = pairs / experts, 8
-    largest = LARGEST_BLOCK_OF_QUANT if quantised and mean <= 192 else 128
+    largest = 64 if quantised and mean <= 192 else 128
     while block < largest and block < mean + 2 * mean**0.5:
         block *= 2
     return block
@@ -217,20 +215,16 @@ def _up(
     if m.w13_scale is None:
         return _kernels["moe_gemm"](m.x, m.w13, *epilogue), None
     codes, scales = quantised or _kernels["fp8_quant_group"](m.x, GROUP)
-    if block <= LARGEST_BLOCK_OF_QUANT:
-        return _kernels["moe_gemm_fp8_quant"](codes, m.w13, scales, m.w13_scale, *epilogue)
-    h = _kernels["moe_gemm_fp8"](codes, m.w13, scales, m.w13_scale, *epilogue, out_dtype=m.x.dtype)
-    return _kernels["fp8_quant_group"](h, GROUP)
+    return _kernels["moe_gemm_fp8_quant"](codes, m.w13, scales, m.w13_scale, *epilogue)
 
 
 def _down(m: Call, h: Tensor, scales: Tensor | None, weights: Tensor, rows: _Rows, block: int) -> Tensor:
-    """The second product [T * k, H]. It loads w2 early where the launch before is the first product."""
+    """The second product [T * k, H]. It loads w2 early, because the launch before is the first product."""
     weighted = (None, "none") if m.weight_on_input else (weights.reshape(-1, 1), "result")
-    early = scales is None or block <= LARGEST_BLOCK_OF_QUANT
     epilogue = (*rows.blocks(), 1, block, m.bias2, weighted[0], "none", False, "gate_first", weighted[1])
     if scales is None:
-        return _kernels["moe_gemm"](h, m.w2, *epilogue, early_b=early)
-    return _kernels["moe_gemm_fp8"](h, m.w2, scales, m.w2_scale, *epilogue, early_b=early, out_dtype=m.x.dtype)
+        return _kernels["moe_gemm"](h, m.w2, *epilogue, early_b=True)
+    return _kernels["moe_gemm_fp8"](h, m.w2, scales, m.w2_scale, *epilogue, early_b=True, out_dtype=m.x.dtype)
 
 
 def _launch(*arguments: Any, **named: Any) -> Tensor:

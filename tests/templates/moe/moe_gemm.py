@@ -43,6 +43,8 @@ SANITIZE = [
     "moe_gemm T=bf16 N=264 K=200 E=8 BLOCK=128 GATED=true ACT=silu rows=300",
     "moe_gemm T=e4m3 N=264 K=256 E=8 BLOCK=16 rows=70 k=2",
     "moe_gemm T=e4m3 N=264 K=256 E=8 BLOCK=128 rows=300",
+    "moe_gemm T=e4m3 N=384 K=256 E=8 BLOCK=128 RIGHT=256 rows=300",
+    "moe_gemm T=e4m3 N=256 K=256 E=8 BLOCK=128 OUT=e4m3 GATED=true ACT=silu rows=300",
     "moe_gemm T=e4m3 N=256 K=256 E=8 OUT=e4m3 GATED=true ACT=silu rows=70 k=2",
 ]
 
@@ -314,7 +316,7 @@ def test_blocks_without_an_expert_are_zeros():
             case(rows, 264, 200, 16, block, **epilogue)
         rows = contiguous([3, (5, -1), 0, 200, (130, -1), 1], block)
         case(rows, 264, 200, 16, block, LAYOUT="contiguous", **epilogue)
-    for block in (8, 64):
+    for block in (8, 64, 128):
         rows = routed(topk_ids(30, 8, 64), 64, block, local=local)
         case(rows, 256, 200, 16, block, OUT="e4m3", BIAS=True)
 
@@ -393,16 +395,38 @@ def test_fp8():
     )
 
 
+def test_fp8_tiles_of_many_rows():
+    """Tiles of 128 and 256 columns: of one expert, with a block that has none, and with tails of N."""
+    rights = (128, 256)
+    run_all(
+        (some_rows(layout, 6, 128, size), n, kk, 6, 128, dict(T="e4m3", LAYOUT=layout, RIGHT=right, **more))
+        for layout, right, size in itertools.product(LAYOUTS, rights, (40, 400))
+        for n, kk, more in (
+            (384, 1152, dict(WEIGHT="result", pad=1)),
+            (640, 128, dict(GATED=True, ACT="silu")),
+            (2048, 640, dict(BIAS=True, STAGES=2)),
+        )
+    )
+    local = torch.full((64,), -1, device="cuda", dtype=torch.int32)
+    local[8:24] = torch.arange(16, device="cuda", dtype=torch.int32)
+    for right, (tokens, early) in itertools.product(rights, ((1, True), (90, False), (500, True))):
+        rows = routed(topk_ids(tokens, 8, 64), 64, 128, local=local)
+        case(rows, 384, 384, 16, 128, "e4m3", EARLY_B=early, RIGHT=right)
+    for right, (_, ids) in itertools.product(rights, skewed(16)):
+        case(routed(ids, 16, 128, spare=3), 256, 384, 16, 128, "e4m3", RIGHT=right)
+    case(some_rows("routed", 6, 64, 90), 384, 640, 6, 64, "e4m3", SWAP=False)
+
+
 def test_fp8_results():
     run_all(
         (some_rows(layout, 6, block, 40), 384, 1152, 6, block, dict(T=dtype, OUT="e4m3", LAYOUT=layout, pad=pad, **more))
-        for layout, block, dtype in itertools.product(LAYOUTS, (8, 16, 32, 64), ("bf16", "e4m3"))
+        for layout, block, dtype in itertools.product(LAYOUTS, (8, 16, 32, 64, 128), ("bf16", "e4m3"))
         for pad, more in ((0, {}), (1, dict(GATED=True, ACT="silu")), (0, dict(GATED=True, ACT="swigluoai", BIAS=True)))
     )
 
 
 def test_fp8_results_of_zeros_have_the_smallest_factor():
-    for block in (8, 64):
+    for block in (8, 64, 128):
         rows = some_rows("routed", 4, block, 9)
         a, b = torch.zeros(rows.rows_a, 256, device="cuda").bfloat16(), normal(4, 256, 256)
         out, factors = Guarded(rows.rows, 256, dtype="e4m3"), Guarded(rows.rows, 2, dtype="f32")
@@ -555,7 +579,7 @@ def test_portable_kernel():
         fp8 = functools.partial(case, dtype="e4m3", template=portable(), LAYOUT=layout)
         fp8(some_rows(layout, 6, block, 40), 264, 1152, 6, block, pad=1)
         fp8(some_rows(layout, 6, block, 40), 576, 1152, 6, block, column_major=True, GATED=True, ACT="gelu", WEIGHT="product")
-    for layout, block in itertools.product(LAYOUTS, (8, 64)):
+    for layout, block in itertools.product(LAYOUTS, (8, 64, 128)):
         for dtype, gated in itertools.product(("bf16", "e4m3"), (False, True)):
             more = dict(GATED=gated, ACT="swigluoai" if gated else "none", OUT="e4m3", LAYOUT=layout)
             case(some_rows(layout, 6, block, 40), 384, 1152, 6, block, dtype, 1, portable(), **more)
@@ -591,9 +615,10 @@ def test_refusals():
         (dict(SCALES="block"), "SCALES"),
         (dict(T="e4m3", K=64), "K = 64"),
         (dict(OUT="e4m3"), "N = 64"),
-        (dict(OUT="e4m3", N=128, BLOCK=128), "BLOCK = 128"),
+        (dict(OUT="e4m3", N=128, BLOCK=128, RIGHT=256), "it has 256"),
         (dict(ACT="swigluoai"), "GATED"),
         (dict(EARLY_B=True, LAYOUT="masked"), "EARLY_B"),
+        (dict(T="e4m3", N=192, K=128, BLOCK=128, RIGHT=256), "N = 192"),
     ):
         expect_refused(lambda parameters=parameters: call(**parameters), word)
 
@@ -665,11 +690,10 @@ def bench_rows(model, tokens):
         )
 
 
-def bench_rows_fp8(tokens):
+def bench_rows_fp8(tokens, block):
     """DeepSeek-V3 on one of eight GPUs: 32 of the 256 experts."""
     experts, hidden, inner = 32, 7168, 2048
     pairs = tokens
-    block = min(64, block_of(pairs, experts))
     busy = experts * (1 - (1 - 1 / experts) ** pairs)
     for what, n, kk, count_b, named in (
         ("up", inner, hidden, 2 * inner, dict(GATED=True, ACT="silu", OUT="e4m3")),
@@ -714,4 +738,5 @@ def bench():
         yield from bench_rows("gpt-oss-120b", tokens)
         yield from bench_rows("Mixtral-8x7B", tokens)
     for rows in (16, 128, 1024, 8192):
-        yield from bench_rows_fp8(rows)
+        yield from bench_rows_fp8(rows, min(64, block_of(rows, 32)))
+    yield from bench_rows_fp8(8192, 128)
