@@ -419,7 +419,12 @@ def check_sinks(make_options):
         b = Batch(make_options(sink=True), [(40, 5000), (100, 30)])
         b.sinks += far
         b.launch(b.plan())
-        b.expect(f"sinks of {far}")
+        if far < 0:
+            b.expect(f"sinks of {far}")
+        else:  # the weights of v are less than an f32 can hold
+            o, lse = reference(b)
+            assert float(o.abs().max()) < 1e-38 and not bool(b.out.any()), "sinks of 200: results are not 0"
+            expect_close(b.lse, lse, 1e-5, "sinks of 200: lse")
     check_parts(((make_options(sink=True), [(40, 5000)] * 2),))
     b = Batch(make_options(sink=True), [(5, 5)])
     b.sinks = None
