@@ -15,6 +15,7 @@ FILES = (
     "kiln/__main__.py",
     "kiln/bin/kiln",
     "kiln/lib/libkiln.so.0",
+    "kiln/lib/libkiln_tvm_ffi.so",
     "kiln/lib/pkgconfig/kiln.pc",
     "kiln/lib/cmake/kiln/kilnConfig.cmake",
     "kiln/lib/cmake/kiln/kiln-shared.cmake",
@@ -25,7 +26,10 @@ FILES = (
     "kiln-0.2.0.data/data/share/bash-completion/completions/kiln",
     "kiln-0.2.0.data/data/share/man/man1/kiln.1",
     "kiln-0.2.0.dist-info/entry_points.txt",
-    *(f"kiln-0.2.0.dist-info/licenses/{name}" for name in ("LICENSE", "lmdb.txt", "libsodium.txt", "libfmt-dev.txt", "libcxx.txt")),
+    *(
+        f"kiln-0.2.0.dist-info/licenses/{name}"
+        for name in ("LICENSE", "lmdb.txt", "libsodium.txt", "libfmt-dev.txt", "libcxx.txt")
+    ),
 )
 GOOD_NAME = "kiln-0.2.0-cp312-abi3-manylinux_2_28_x86_64.whl"
 
@@ -61,6 +65,20 @@ class WheelCheck(unittest.TestCase):
     def test_names_a_platform_that_is_not_manylinux(self):
         found = self.breaches(name="kiln-0.2.0-cp312-abi3-linux_x86_64.whl")
         self.assertEqual(found, ["kiln-0.2.0-cp312-abi3-linux_x86_64.whl has no tag of manylinux"])
+
+    def test_names_what_a_file_must_not_export(self):
+        good = {
+            "kiln/_kiln.abi3.so": {"PyInit__kiln"},
+            "kiln/lib/libkiln.so.0": {"kiln_version", "kiln_template_get"},
+            "kiln/lib/libkiln_tvm_ffi.so": {"__tvm_ffi_kiln_slot_00"},
+            "kiln/libexec/kiln/kiln-worker": {"mmap"},
+            "kiln/bin/kiln": set(),
+        }
+        for file, symbols in good.items():
+            self.assertEqual(check.breaches_of_exports(file, symbols), [], file)
+            self.assertEqual(check.breaches_of_exports(file, {*symbols, "_Znwm"}), ["exports _Znwm"], file)
+            if symbols:
+                self.assertIn("exports no ", check.breaches_of_exports(file, set())[0], file)
 
 
 if __name__ == "__main__":
