@@ -143,14 +143,21 @@ endif()" >"$prefix/lib/cmake/$name/${name}Config.cmake"
   for name in lmdb libxxhash libsodium libzstd; do
     printf 'Name: %s\nDescription: for the wheel\nVersion: 1\n' "$name" >"$prefix/lib/pkgconfig/$name.pc"
   done
-  for licence in nanobind:nanobind-*.dist-info/licenses/LICENSE libcxx:ziglang/lib/libcxx/LICENSE.TXT \
-    nvtx:nvidia_nvtx-*.dist-info/licenses/License.txt; do
-    mkdir -p "$prefix/share/doc/${licence%%:*}"
-    # shellcheck disable=SC2086  # the pattern is expanded here
-    cp "$packages"/${licence#*:} "$prefix/share/doc/${licence%%:*}/copyright"
-  done
   touch "$here/headers.ready"
 fi
+
+# --- Licences of the tools whose code is in the wheel ---
+for licence in nanobind:nanobind-*.dist-info/licenses/LICENSE libcxx:ziglang/lib/libcxx/LICENSE.TXT \
+  nvtx:nvidia_nvtx-*.dist-info/licenses/License.txt; do
+  mkdir -p "$prefix/share/doc/${licence%%:*}"
+  # shellcheck disable=SC2086  # the pattern is expanded here
+  cp "$packages"/${licence#*:} "$prefix/share/doc/${licence%%:*}/copyright"
+done
+# nanobind has a copy of robin-map, whose licence is the first comment of its headers.
+mkdir -p "$prefix/share/doc/robin-map"
+sed -n '\,^ \*/,q; s,^ \* \?,,p' "$packages/nanobind/ext/robin_map/include/tsl/robin_map.h" >"$prefix/share/doc/robin-map/copyright"
+grep -q '^Copyright (c) .* Thibaut Goetghebuer-Planchon' "$prefix/share/doc/robin-map/copyright" ||
+  { echo "the header of robin-map does not begin with its licence" >&2; exit 1; }
 
 # --- kiln ---
 version=$(sed -n 's/^#define KILN_VERSION_[A-Z]* *\([0-9]*\)$/\1/p' include/kiln/kiln.h | paste -sd.)

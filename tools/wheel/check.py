@@ -30,7 +30,7 @@ FILES = (
     r"kiln-.*\.dist-info/licenses/LICENSE",
     *(
         rf"kiln-.*\.dist-info/licenses/{library}\.txt"
-        for library in ("lmdb", "libsodium", "libfmt-dev", "libcxx")
+        for library in ("lmdb", "libsodium", "libfmt-dev", "libcxx", "nanobind", "robin-map")
     ),
 )
 EXPORTS = {  # what each file must export; every other file exports nothing

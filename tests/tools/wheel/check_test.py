@@ -28,7 +28,7 @@ FILES = (
     "kiln-0.2.0.dist-info/entry_points.txt",
     *(
         f"kiln-0.2.0.dist-info/licenses/{name}"
-        for name in ("LICENSE", "lmdb.txt", "libsodium.txt", "libfmt-dev.txt", "libcxx.txt")
+        for name in ("LICENSE", "lmdb.txt", "libsodium.txt", "libfmt-dev.txt", "libcxx.txt", "nanobind.txt", "robin-map.txt")
     ),
 )
 GOOD_NAME = "kiln-0.2.0-cp312-abi3-manylinux_2_28_x86_64.whl"
