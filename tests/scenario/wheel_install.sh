@@ -67,6 +67,10 @@ print(service.compile("rms_norm", T="bf16", H=4096, arch="sm_90a").outcome)'
     c++ -std=c++17 "$root/tests/runtime/install/consumer/version.cpp" -o "$program/by_pkg_config" \
       $(PKG_CONFIG_PATH=$package/../../pkgconfig pkg-config --cflags --libs kiln) || fail "no program links with the wheel's kiln.pc"
     LD_LIBRARY_PATH=$package/../.. KILN_CACHE_DIR=$program/cache "$program/by_pkg_config"
+    # shellcheck disable=SC2046
+    PKG_CONFIG_PATH=$package/../../pkgconfig bash -c 'c++ -std=c++17 "$1" -o "$2" $(pkg-config --cflags --libs kiln) \
+      -Wl,-rpath,"$(pkg-config --variable=libdir kiln)"' - "$root/tests/runtime/install/consumer/version.cpp" "$program/by_rpath"
+    env -u LD_LIBRARY_PATH KILN_CACHE_DIR="$program/cache" "$program/by_rpath" || fail "no program finds the library by kiln.pc's libdir"
   fi
   echo "$name: installed and used in Debian $release for $arch"
 }

@@ -67,6 +67,10 @@ if pkg-config --version >/dev/null 2>&1; then
   # shellcheck disable=SC2046  # pkg-config gives several words
   quietly "$compiler" -std=c++17 "$here/consumer/version.cpp" -o "$work/program" $(pkg-config --cflags --libs kiln)
   [ "$(env -i KILN_CACHE_DIR="$work/cache" LD_LIBRARY_PATH="$library" "$work/program")" = "$version" ] || fail "the program of pkg-config"
+  # shellcheck disable=SC2046
+  quietly "$compiler" -std=c++17 "$here/consumer/version.cpp" -o "$work/program" $(pkg-config --cflags --libs kiln) \
+    -Wl,-rpath,"$(pkg-config --variable=libdir kiln)"
+  [ "$(env -i KILN_CACHE_DIR="$work/cache" "$work/program")" = "$version" ] || fail "the program that has kiln.pc's libdir as rpath"
 fi
 
 # asks PREFIX ARGUMENT...: a project without a language that calls find_package(kiln ARGUMENT...).
