@@ -9,6 +9,7 @@
 #   - versions: the command of 0.1 and this one, side by side on one cache directory and one Redis server
 #   - rust: examples/rust, built with cargo and bindgen of the distribution, run on the fake driver
 #   - toolkits: other versions of NVRTC, from their wheels, compile a small plan for every kind of target
+#   - lint: every shipped template, in all combinations of the values of its prewarm rows
 #   - tests: all tests, with strict time limits and with the cases that CI leaves out (KILN_TEST_NIGHTLY)
 #   - aarch64: the unit tests, compiled for aarch64 and run under QEMU
 #   - wheel: the wheels of both architectures, checked, installed without a compiler and a toolkit, and compared
@@ -20,7 +21,7 @@ set -e
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 
-all=(alone tidy fuzz site versions rust toolkits tests aarch64 wheel conda container packages)
+all=(alone tidy fuzz site versions rust toolkits lint tests aarch64 wheel conda container packages)
 parts=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [[ " ${all[*]} " == *" $1 "* ]] || { echo "unknown part $1; the parts are: ${all[*]}" >&2; exit 2; }
@@ -83,6 +84,13 @@ run_toolkits() {
   cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python" >/dev/null
   cmake --build --preset dev --target kiln-cli kiln-worker
   tests/scenario/toolkits.sh build/dev/kiln "$test_python" "$root/build/toolkits"
+}
+
+run_lint() {
+  say "all combinations of the shipped templates"
+  cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python" >/dev/null
+  cmake --build --preset dev --target kiln-cli kiln-worker
+  env -u KILN_TEMPLATE_PATH -u KILN_CACHE_LAYERS -u KILN_REMOTE KILN_CACHE_DIR="$root/build/lint-cache" build/dev/kiln lint --compile --strict
 }
 
 run_tests() {
