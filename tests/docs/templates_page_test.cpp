@@ -25,6 +25,13 @@ TEST_F(TemplatesPage, HasASectionForEachTemplateThatIsNotInternal) {
   }
 }
 
+TEST_F(TemplatesPage, DoctorOnTheCommandsPageCountsEachTemplate) {
+  const auto listed = kiln({"templates", "--all", "--json"}, {{"KILN_TEMPLATE_PATH", ""}}).json();
+  const std::string line =
+      "\nok       templates   " + std::to_string(listed.at("templates").size()) + " templates in ";
+  EXPECT_NE(read_source("docs/reference/command.md").find(line), std::string::npos) << line;
+}
+
 TEST_F(TemplatesPage, HasACommandForEachThatRunsAsItStands) {
   KILN_NIGHTLY_ONLY();
   // The fake driver computes nothing. The test checks data for every argument, a launch and a cost.

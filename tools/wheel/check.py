@@ -100,7 +100,7 @@ def main() -> int:
     for breach in found:
         print(f"{path.name}: {breach}", file=sys.stderr)
     if not found:
-        print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB, as it should be")
+        print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB, as it should be")
     return 1 if found else 0
 
 
