@@ -11,13 +11,28 @@ wheels=$(realpath "$1") libcuda=${2:-}
 image=$systems/image
 make_system bookworm-amd64 bookworm amd64
 
-# The stage `build` has no network, so the wheels of NVRTC are fetched here.
+# The wheels of NVRTC are fetched here, because the stage `build` uses no network.
 context=$systems/wheels-of-image
 rm -rf "$context" && mkdir -p "$context"
 python3 -m pip download -q --disable-pip-version-check -d "$context" --only-binary :all: --python-version 311 \
   --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 "$(echo "$wheels"/kiln-*-cp311-*_x86_64.whl)[nvrtc]"
+# pip's index has another project with the name kiln, as PyPI has, and nothing else. The image must not take that project.
+index=$systems/index
+rm -rf "$index" && mkdir -p "$index/kiln"
+python3 - "$index/kiln/kiln-99.0-py3-none-any.whl" <<'PYTHON'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w") as wheel:
+    wheel.writestr("kiln-99.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: kiln\nVersion: 99.0\nProvides-Extra: nvrtc\n")
+    wheel.writestr("kiln-99.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    wheel.writestr("kiln-99.0.dist-info/RECORD", "")
+PYTHON
+exec 3< <(exec python3 -u -m http.server --bind 127.0.0.1 --directory "$index" 0 2>"$index/log")
+server=$!
+trap 'kill "$server"' EXIT
+read -r line <&3 # Serving HTTP on 127.0.0.1 port 40000 (http://127.0.0.1:40000/) ...
+port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' <<<"$line")
 python3 "$root/tests/scenario/dockerfile.py" "$root/examples/container/Dockerfile" "$image" --base "$systems/bookworm-amd64" \
-  --context wheels="$context" --environment PIP_NO_INDEX=1 --environment PIP_DISABLE_PIP_VERSION_CHECK=1
+  --context wheels="$context" --environment "PIP_INDEX_URL=http://127.0.0.1:$port" --environment PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # inside COMMAND...: runs the command as the image would run it.
 mapfile -t settings < <(python3 -c '
