@@ -8,6 +8,9 @@
 //   lengths.requests = n, lengths.kv_indptr = pages, lengths.last_page_len = last, lengths.page_size = 16;
 //   const kiln::AttentionPlan plan = planner.plan(lengths, pinned);
 //   cuMemcpyHtoDAsync(device_plan, pinned, plan.bytes, stream);  // then launch, or replay the graph
+//
+// Lengths that only the device knows: copy the plan of no requests once, and then launch the operator
+// "attn_work_list" before each step. It writes the plan in device memory (docs/guide/attention/plan.md).
 #pragma once
 
 #include <cstddef>

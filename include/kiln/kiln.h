@@ -949,6 +949,11 @@ KILN_API kiln_status kiln_service_describe_blobs(kiln_service* service, kiln_tex
  * On a mismatch they trap, because wrong results would be worse.
  * The next synchronisation then returns CUDA_ERROR_LAUNCH_FAILED, and the context is lost.
  *
+ * The lengths of a batch may be known on the device alone. A manifest allows this by `on = "device"`.
+ * The buffer then gets a plan of the host once, such as the plan of no requests.
+ * From then on the operator "attn_work_list" writes plans over it from lengths in device memory.
+ * A graph may contain this launch. The words are those that kiln_kernel_attention_plan() writes.
+ *
  * These functions make no driver call and allocate no device memory. They are thread-safe. */
 
 /** The most that a batch may have. Plans and workspace are sized for these values. */

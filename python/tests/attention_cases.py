@@ -111,8 +111,46 @@ def prefill(
     return (q, *(t(d, sum(KV), KV_HEADS, n) for n in sizes), *plan, causal, 0.0, soft_cap, window_left), more
 
 
+def words_of(made, before):
+    """The words of a plan that `made` holds, laid over the words that the buffer had before.
+
+    The first items of workers without items, and what follows the plan, are not written.
+    """
+    words, out = made.plan_words.tolist(), before.tolist()
+    workers, first = words[1], 16 + 2 * ((words[1] + 4) // 4 * 4)
+    idle = {i for i in range(workers) if words[16 + i] == words[17 + i]}
+    for i in range(words[8] + 4 * words[4]):
+        if not (first <= i < first + 12 * workers and (i - first) // 12 in idle):
+            out[i] = words[i]
+    return torch.tensor(out, dtype=I32, device=before.device)
+
+
+def device_module(kind, d):
+    """A module whose plan the operator attn_work_list writes."""
+    more = {"page_size": PAGE} if kind is PagedDecode else {"max_tokens": 64}
+    return kind(heads=HEADS, kv_heads=KV_HEADS, head_size=64, max_requests=4, device=d, **more)
+
+
+def work_list(d, kind):
+    """A call of attn_work_list, for a plan that holds the plan of no requests."""
+
+    def i32(values):
+        return torch.tensor(values, dtype=I32, device=d)
+
+    if isinstance(torch.empty(0), FakeTensor):
+        words, workers = torch.zeros(4096, dtype=I32, device=d), 264
+    else:
+        module = device_module(kind, d)
+        words, workers = module.plan_words, module.workers
+    if kind is PagedDecode:
+        return (words, i32(indptr(PAGES)), workers, PAGE), {"kv_len": i32(KV)}
+    return (words, i32(indptr(KV)), workers), {"qo_indptr": i32(indptr(QO))}
+
+
 def cases():
     return [
+        ("attn_work_list", lambda d: work_list(d, PagedDecode)),
+        ("attn_work_list", lambda d: work_list(d, RaggedPrefill)),
         ("attn_decode_paged", lambda d: decode(d)),
         ("attn_decode_paged", lambda d: decode(d, 128, kv=E4M3)),
         ("attn_decode_paged", lambda d: decode(d, 192, 128, soft_cap=20.0, window_left=50, alibi=True)),

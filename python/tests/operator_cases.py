@@ -197,7 +197,7 @@ def with_rows(name, arguments, named, times):
     if (
         by_position
         or "cu_seqlens" in named
-        or name.startswith(("attn_decode", "attn_prefill", "attn_sm90", "mla_decode"))
+        or name.startswith(("attn_decode", "attn_prefill", "attn_sm90", "attn_work_list", "mla_decode"))
         or name.startswith("moe_gemm")
     ):
         return None

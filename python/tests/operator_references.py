@@ -607,3 +607,16 @@ def attn_prefill_paged(q, k_cache, v_cache, kv_indices, *more, **named):
 
 
 attn_sm90, attn_sm90_paged = attn_prefill, attn_prefill_paged
+
+
+def attn_work_list(plan, kv_indptr, workers, page_size=0, qo_indptr=None, kv_len=None, last_page_len=None):
+    """The words of a plan that the host makes."""
+    import attention_cases as lengths
+
+    kind = lengths.PagedDecode if page_size else lengths.RaggedPrefill
+    host = lengths.device_module(kind, plan.device)
+    if page_size:
+        host.plan(kv_indptr.tolist(), kv_len=kv_len.tolist())
+    else:
+        host.plan(qo_indptr.tolist(), kv_indptr.tolist())
+    return (), {"plan": lengths.words_of(host, plan)}

@@ -29,6 +29,10 @@ def bf16(*shape):
     return torch.randn(shape).bfloat16()
 
 
+def i32(*values):
+    return torch.tensor(values, dtype=torch.int32)
+
+
 def caches(pages=12):
     return bf16(pages, 16, 2, 64), bf16(pages, 16, 2, 64), torch.arange(pages, dtype=torch.int32)
 
@@ -202,7 +206,7 @@ def test_a_plan_is_no_part_of_a_graph(launching, monkeypatch):
         attention.plan([0, 1], last_page_len=[1])
         return attention(q, k, v, pages)[0]
 
-    with pytest.raises(Exception, match="in a compiled function: plans are made on the host"):
+    with pytest.raises(Exception, match="in a compiled function, and it runs on the host"):
         torch.compile(step, backend="aot_eager", fullgraph=True)(bf16(1, 8, 64))
     monkeypatch.setattr(attention._planner, "capturing", lambda: True)
     with pytest.raises(kiln.Error, match="plan.. was called while a stream captures"):
@@ -331,7 +335,7 @@ def test_lengths_on_a_device_are_refused(launching):
     attention = decode()
     with FakeTensorMode():
         lengths_there = torch.zeros(3, dtype=torch.int32, device="cuda")
-    with pytest.raises(kiln.Error, match="kv_indptr is on cuda:0: plans are made on the host"):
+    with pytest.raises(kiln.Error, match=r"kv_indptr is on cuda:0: plan\(\) runs on the host"):
         attention.plan(lengths_there, last_page_len=[1, 1])
 
 
@@ -339,3 +343,54 @@ def test_cases_are_of_different_specialisations(launching):
     """The lengths of the shared cases split over kv, so that the merge of parts is run."""
     attention = decode(heads=lengths.HEADS)
     assert attention.plan(lengths.indptr(lengths.PAGES), kv_len=lengths.KV).parts > 0
+
+
+def test_a_plan_of_lengths_on_the_device_is_one_launch(launching, driver):
+    attention, prompts = decode(), prefill()
+    for module, call in (
+        (attention, lambda: attention.plan_on_device(i32(0, 3, 4), kv_len=i32(37, 1))),
+        (attention, lambda: attention.plan_on_device(i32(0, 3, 4), last_page_len=i32(5, 1), qo_indptr=i32(0, 1, 3))),
+        (prompts, lambda: prompts.plan_on_device(i32(0, 5, 9), i32(0, 5, 20))),
+    ):
+        before = driver.launches()
+        call()
+        assert driver.launches() == before + 1
+        assert argument(driver, "attn_work_list", "plan") == module.plan_words.data_ptr()
+        assert argument(driver, "attn_work_list", "requests") == 2
+        assert argument(driver, "attn_work_list", "workers") == module.workers
+        assert argument(driver, "attn_work_list", "page_size") == (16 if module is attention else 0)
+
+
+def test_a_buffer_has_the_plan_of_no_requests_before_the_device_writes_one(launching):
+    """Its first word is 0, so that a launch without any plan is refused."""
+    for module in (decode(), prefill(window_left=7)):
+        words = module.plan_words.tolist()
+        assert words[:4] == [0, module.workers, 2, module.window_left] and words[4:7] == [0, 0, 0]
+        assert all(words[11:16]), "the shape, and the limits"
+
+
+def test_a_plan_on_the_device_may_be_part_of_a_graph(launching, driver):
+    attention = decode()
+    k, v, pages = caches()
+
+    def step(q, ends, lengths):
+        attention.plan_on_device(ends, kv_len=lengths)
+        return attention(q, k, v, pages)[0]
+
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(step, backend=counter, fullgraph=True)
+    for tokens in ((37, 1), (5, 16), (48, 3)):
+        before = driver.launches()
+        compiled(bf16(2, 8, 64), i32(0, 3, 4), i32(*tokens))
+        assert driver.launches() == before + 2
+    assert counter.frame_count == 1
+
+
+def test_wrong_lengths_on_the_device_are_refused_by_name(launching):
+    attention = decode(max_requests=2)
+    with pytest.raises(kiln.Error, match=r"kv_indptr has 4 entries, expected at most max_requests \+ 1 = 3"):
+        attention.plan_on_device(i32(0, 1, 2, 3), kv_len=i32(1, 1, 1))
+    with pytest.raises(kiln.Error, match="kv_len has 1 entries, expected 2"):
+        attention.plan_on_device(i32(0, 1, 2), kv_len=i32(1))
+    with pytest.raises(kiln.Error, match="last_page_len"):
+        attention.plan_on_device(i32(0, 1, 2))

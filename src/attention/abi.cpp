@@ -39,7 +39,8 @@ attention::Limits limits_of(const Planned& planned, const kiln_attention_limits*
   return {.max_requests = limits.max_requests,
           .max_tokens = limits.max_tokens != 0 ? limits.max_tokens : limits.max_requests,
           .kv_heads = limits.kv_heads,
-          .workers = limits.workers != 0 ? limits.workers : planned.facts.workers};
+          .workers = limits.workers != 0 ? limits.workers : planned.facts.workers,
+          .on_device = planned.list.on_device};
 }
 
 attention::Lengths lengths_of(const kiln_attention_lengths* given) {

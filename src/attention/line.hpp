@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/plan.hpp"
+#include "templates/work_list/line.h"
 
 namespace kiln::attention {
 
@@ -16,14 +17,8 @@ struct Cut {
 
 class Line {
  public:
-  /// The tiles on the line.
-  struct Load {
-    std::int64_t cost = 0;   ///< cost of all tiles together
-    std::int64_t tiles = 0;  ///< number of tiles
-    /// The largest cost of one tile. It is ignored when there are more tiles than `most`.
-    std::int64_t longest = 0;
-  };
-  /// `most`: the largest number of shares. The shape must outlive the line.
+  using Load = work_list::Load;
+  /// `most`: the largest number of shares.
   Line(const KernelShape& shape, const Load& load, std::int64_t most);
 
   /// The length up to the next cut. Whole tiles that take no more than that are not cut.
@@ -34,17 +29,12 @@ class Line {
   /// valid until the next call.
   std::span<const Cut> next(std::int64_t kv_blocks);
 
-  std::int64_t shares() const { return shares_; }
+  std::int64_t shares() const { return cutting_.shares; }
 
  private:
   void next_cut();
 
-  const KernelShape& shape_;
-  const std::int64_t total_;
-  std::int64_t shares_;
-  const std::int64_t share_, rest_;        ///< total = shares * share + rest
-  const std::int64_t most_;                ///< the most that a share takes to keep a tile whole
-  const bool alone_;                       ///< there are as many shares as tiles, and none is cut
+  const work_list::Cutting cutting_;
   std::vector<Cut> cuts_;                  ///< cuts of the last tile
   std::int64_t position_ = 0;              ///< the end of the tiles passed so far
   std::int64_t next_share_ = 0, cut_ = 0;  ///< the next share to begin, and where its cut is

@@ -167,7 +167,8 @@ Summary write_work_list(const KernelShape& shape, const Limits& limits, const Le
     throw Error(Errc::invalid_argument, "attention plan: the buffer has " + std::to_string(out.size() * 4) +
                                             " bytes; these limits need " + std::to_string(words * 4));
   const std::vector<Request> requests = checked_requests(shape, limits, lengths);
-  const std::int64_t team = team_size(shape, limits), head_groups = limits.kv_heads / team;
+  const std::int64_t team = work_list::team_size(shape, limits.kv_heads, limits.workers),
+                     head_groups = limits.kv_heads / team;
   const Batch batch(shape, lengths.window_left, requests);
   const std::int64_t total = head_groups * batch.cost;
   std::int64_t tokens = 0;
@@ -179,7 +180,7 @@ Summary write_work_list(const KernelShape& shape, const Limits& limits, const Le
                             ? hand_out_in_waves(shape, limits, requests, batch.tiles, out.data())
                             : hand_out_shares(shape, limits, requests, batch, team, out.data());
   const std::int64_t requests_at = items_at(limits.workers) + handed.items * kItemWords;
-  const Header header{
+  Header header{
       .made_for = made_for(shape.tile_rows, shape.tile_kv, shape.group, shape.causal, shape.tiles_together),
       .workers = narrow(limits.workers),
       .kv_heads = narrow(limits.kv_heads),
@@ -191,7 +192,15 @@ Summary write_work_list(const KernelShape& shape, const Limits& limits, const Le
       .requests_at = narrow(requests_at),
       .busy = narrow(handed.busy),
       .ticks = 0,
-      .reserved = {}};
+      .shape = {},
+      .max_requests = 0,
+      .max_tokens = 0};
+  if (limits.on_device) {
+    const work_list::ShapeWords words = work_list::pack(shape);
+    std::ranges::copy(words.word, header.shape);
+    header.max_requests = narrow(limits.max_requests);
+    header.max_tokens = narrow(limits.max_tokens);
+  }
   std::memcpy(out.data(), &header, sizeof header);
   if (!requests.empty())
     std::memcpy(out.data() + requests_at, requests.data(), requests.size() * sizeof(Request));

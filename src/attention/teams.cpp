@@ -5,13 +5,6 @@
 
 namespace kiln::attention {
 
-std::int64_t team_size(const KernelShape& shape, const Limits& limits) {
-  if (!shape.heads_together) return 1;
-  std::int64_t out = std::min(limits.kv_heads, limits.workers);
-  while (limits.kv_heads % out != 0 || limits.workers / out * out * 32 < limits.workers * 31) --out;
-  return out;
-}
-
 Teams::Teams(const KernelShape& shape, const Limits& limits, std::int64_t size,
              std::vector<std::int64_t> counts, std::int32_t* out)
     : shape_(shape),

@@ -13,10 +13,6 @@
 
 namespace kiln::attention {
 
-/// The number of workers in a team, which is also its number of heads. It is the largest number that divides
-/// the heads and leaves out at most one worker in 32. It is 1 unless the shape has heads_together.
-std::int64_t team_size(const KernelShape& shape, const Limits& limits);
-
 class Teams {
  public:
   /// `counts`: items that a worker of each team will have; ignored where a team is one worker. `out`: the

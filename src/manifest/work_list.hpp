@@ -30,12 +30,14 @@ struct WorkListKind {
 };
 using WorkListKinds = std::span<const WorkListKind>;
 
-/// [work_list]: how the host divides work among the blocks of a launch, in a buffer that the kernel reads.
+/// [work_list]: how work is divided among the blocks of a launch, in a buffer that the kernel reads.
 struct WorkListSpec {
   using Values = std::vector<std::pair<std::string, Expression>>;
-  std::string kind;      ///< the name of a WorkListKind
-  int argument = -1;     ///< index of the argument that takes the list
-  int workspace = -1;    ///< index of the argument for partial results; -1: none
+  std::string kind;    ///< the name of a WorkListKind
+  int argument = -1;   ///< index of the argument that takes the list
+  int workspace = -1;  ///< index of the argument for partial results; -1: none
+  /// `on`: kernels may write further lists to a buffer that holds one, beside the host, which always can.
+  bool on_device = false;
   int workers = -1;      ///< index of the argument with the number of blocks of the grid
   Values kernel;         ///< all `kernel` keys of the kind, in its order
   bool has_run = false;  ///< there is a [work_list.run]: `kiln run` can make a list

@@ -35,7 +35,8 @@ struct AttentionHeader {
   int requests_at;  // word at which the requests begin
   int busy;         // workers that have kv tokens; of an item with several tiles, only the first tile counts
   int ticks;        // counted up by launches (decode/pace.cuh); may begin at any number
-  int reserved[5];
+  int shape[3];     // the kernel's shape (work_list/shape.h); all 0: the device must not write the list again
+  int max_requests, max_tokens;  // limits of the buffer, for the device that writes it again; else 0
 };
 
 // The lengths of one request.

@@ -32,7 +32,9 @@ TEST(AttentionLayout, HostAndDeviceHaveTheSameFields) {
   EXPECT_SAME(Header, AttentionHeader, requests_at);
   EXPECT_SAME(Header, AttentionHeader, busy);
   EXPECT_SAME(Header, AttentionHeader, ticks);
-  EXPECT_SAME(Header, AttentionHeader, reserved);
+  EXPECT_SAME(Header, AttentionHeader, shape);
+  EXPECT_SAME(Header, AttentionHeader, max_requests);
+  EXPECT_SAME(Header, AttentionHeader, max_tokens);
   EXPECT_EQ(4 * words, sizeof(Header));
   words = 0;
   EXPECT_SAME(Request, AttentionRequest, qo_begin);

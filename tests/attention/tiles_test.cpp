@@ -75,8 +75,8 @@ TEST(AttentionTiles, SumsOfAnyLengthAreThoseOfEuclid) {
     std::int64_t walked = 0;
     for (std::int64_t t = 0; most == 100 && t < n; ++t) walked += (slope.rise * t + rest) / slope.run;
     const auto euclid = static_cast<std::int64_t>(
-        floor_sum(static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(slope.run),
-                  static_cast<std::uint64_t>(slope.rise), static_cast<std::uint64_t>(rest)));
+        work_list::floor_sum(static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(slope.run),
+                             static_cast<std::uint64_t>(slope.rise), static_cast<std::uint64_t>(rest)));
     if (most == 100) {
       ASSERT_EQ(euclid, walked);
     }

@@ -76,7 +76,16 @@ TEST(ManifestWorkList, NamesItsArgumentsAndWhatTheKernelFixes) {
   EXPECT_EQ(m.work_list->of("heads_together").constant_value(), 0);
   EXPECT_EQ(m.work_list->of("page_size").constant_value(), 0);
   EXPECT_EQ(m.work_list->of("window_left").constant_value(), -1);
+  EXPECT_FALSE(m.work_list->on_device);
   EXPECT_FALSE(parse(kManifest).work_list);
+}
+
+TEST(ManifestWorkList, IsWrittenByTheHostAloneUnlessOnSaysDevice) {
+  EXPECT_TRUE(parse(planned("tile_kv = 64", "on = \"device\"\ntile_kv = 64")).work_list->on_device);
+  EXPECT_FALSE(parse(planned("tile_kv = 64", "on = \"host\"\ntile_kv = 64")).work_list->on_device);
+  expect_refused(planned("tile_kv = 64", "on = \"gpu\"\ntile_kv = 64"),
+                 "on =", {"[work_list] on", "'gpu' is unknown; allowed: host device"});
+  EXPECT_NO_THROW(parse("needs = [\"device_work_list\"]\n" + planned()));
 }
 
 TEST(ManifestWorkList, DeclaresTheValuesThatKilnRunAloneHas) {

@@ -1,6 +1,7 @@
 """Attention with plans. A plan says what each block of a launch does for the lengths of a batch.
 
 plan() runs on the host, outside of any capture, and copies the plan to the device in the current stream.
+plan_on_device() is an operator: a kernel writes the plan from lengths in device memory, so it may be compiled and captured.
 The device buffer never moves. A call runs the operator, in eager mode, compiled or captured.
 A captured graph replays with other lengths after plan() was called for them.
 """
@@ -24,8 +25,8 @@ def _listed(name: str, lengths: Any) -> list[int] | None:
         return lengths
     if isinstance(lengths, Tensor) and lengths.device.type == "cuda":
         refuse(
-            f"{name} is on {lengths.device}: plans are made on the host, and reading it would wait for the device; expected a list, "
-            "or an array in host memory"
+            f"{name} is on {lengths.device}: plan() runs on the host, and reading it would wait for the device; expected a list, "
+            "or an array in host memory, or a call of plan_on_device()"
         )
     return lengths.tolist() if hasattr(lengths, "tolist") else list(lengths)
 
@@ -90,6 +91,7 @@ class _Planned(torch.nn.Module):
     """
 
     plan_words: Tensor
+    window_left: int
 
     def __init__(self, template: str, heads: int, parameters: dict[str, Any], place: torch.device, **limits: int) -> None:
         super().__init__()
@@ -100,9 +102,27 @@ class _Planned(torch.nn.Module):
         self.workers, self.workspace_bytes = sizes.workers, sizes.workspace_bytes
         self.register_buffer("plan_words", torch.zeros(sizes.plan_bytes // 4, dtype=torch.int32, device=place), persistent=False)
 
+    def _begin(self, page_size: int) -> None:
+        """Writes the plan of no requests, over which the device can write others.
+
+        A launch before the first plan is refused, since its first word is 0.
+        """
+        self._planner.write(self.plan_words, {"kv_indptr": [0], "page_size": page_size, "window_left": self.window_left})
+        self.plan_words[0] = 0
+
+    def _plan_on_device(
+        self, page_size: int, kv_indptr: Tensor, kv_len: Tensor | None, last_page_len: Tensor | None, qo_indptr: Tensor | None
+    ) -> None:
+        requests, most = kv_indptr.shape[0] - 1, self._planner.limits["max_requests"]
+        if not torch.compiler.is_compiling() and requests > most:
+            refuse(f"kv_indptr has {requests + 1} entries, expected at most max_requests + 1 = {most + 1}")
+        operators["attn_work_list"](self.plan_words, kv_indptr, self.workers, page_size, qo_indptr, kv_len, last_page_len)
+
     def _plan(self, **lengths: Any) -> AttentionPlan:
         if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo
-            refuse("plan() was called in a compiled function: plans are made on the host; call plan() before the function")
+            refuse(
+                "plan() was called in a compiled function, and it runs on the host: call it before the function, or call plan_on_device()"
+            )
         return self._planner.write(self.plan_words, lengths)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
@@ -195,6 +215,7 @@ class PagedDecode(_Planned):
         )
         self.dtype, self.kv_dtype, self.alibi = dtype, kv_dtype or dtype, alibi
         self.window_left, self.soft_cap, self.sm_scale = window_left, soft_cap, sm_scale
+        self._begin(page_size)
 
     def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
         """Plans a batch, and starts the copy of the plan to the device in the current stream.
@@ -213,6 +234,23 @@ class PagedDecode(_Planned):
             page_size=self.page_size,
             window_left=self.window_left,
         )
+
+    def plan_on_device(
+        self,
+        kv_indptr: Tensor,
+        *,
+        last_page_len: Tensor | None = None,
+        kv_len: Tensor | None = None,
+        qo_indptr: Tensor | None = None,
+    ) -> None:
+        """Plans a batch whose lengths are in device memory: torch.ops.kiln.attn_work_list.
+
+        The tensors are i32, and mean what they mean in plan(). The plan is the one that plan() would make.
+        The host reads no length, so the call may be captured, and a replay plans with the lengths of its time.
+        Requests at the end of a captured batch may have no tokens and no kv.
+        Lengths that plan() would refuse make a plan that launches refuse.
+        """
+        self._plan_on_device(self.page_size, kv_indptr, kv_len, last_page_len, qo_indptr)
 
     def forward(
         self,
@@ -334,6 +372,7 @@ class RaggedPrefill(_Planned):
             mask,
             sm_scale,
         )
+        self._begin(0)
 
     def plan(self, qo_indptr: Any, kv_indptr: Any, *, kv_len: Any = None, last_page_len: Any = None) -> AttentionPlan:
         """Plans a batch, and starts the copy of the plan to the device in the current stream.
@@ -351,6 +390,10 @@ class RaggedPrefill(_Planned):
             page_size=self.page_size,
             window_left=self.window_left,
         )
+
+    def plan_on_device(self, qo_indptr: Tensor, kv_indptr: Tensor, *, kv_len: Tensor | None = None) -> None:
+        """Plans a batch whose lengths are in device memory, as PagedDecode.plan_on_device() does."""
+        self._plan_on_device(0, kv_indptr, kv_len, None, qo_indptr)
 
     def forward(
         self,

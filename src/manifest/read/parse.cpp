@@ -189,7 +189,7 @@ Manifest parse_all_entries(TomlValue tree, const std::string& file, WorkListKind
 
 /// A manifest may name what it uses of the grammar beyond the first version of format 1.
 void check_needs(const TableReader& root) {
-  const std::vector<std::string> known{"bind", "features", "tensormap", "family"};
+  const std::vector<std::string> known{"bind", "features", "tensormap", "family", "device_work_list"};
   for (const std::string& name : root.lines("needs"))
     if (std::find(known.begin(), known.end(), name) == known.end())
       root.fail("needs",

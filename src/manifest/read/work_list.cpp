@@ -55,6 +55,7 @@ class WorkListReader {
   void read() {
     WorkListSpec& out = draft_.out.work_list.emplace();
     out.kind = kind_.name;
+    out.on_device = read_on();
     out.argument = argument("argument");
     if (reader_.has("workspace")) out.workspace = argument("workspace");
     out.workers = argument("workers");
@@ -76,6 +77,14 @@ class WorkListReader {
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  bool read_on() const {
+    if (!reader_.has("on")) return false;
+    const std::string on = reader_.need_line("on");
+    if (on != "host" && on != "device")
+      reader_.fail("on", base::quote(on) + " is unknown; allowed: host device");
+    return on == "device";
+  }
 
   int argument(std::string_view key) const {
     const std::string name = reader_.need_line(key);
@@ -177,7 +186,7 @@ void declare_work_list(Draft& draft, const TableReader& root) {
   const WorkListTable& list = draft.work_list;
   if (!list.table) return;
   const TableReader reader(*list.table, list.title(), root.file());
-  std::vector<std::string> known = {"kind", "argument", "workspace", "workers", "run"};
+  std::vector<std::string> known = {"kind", "on", "argument", "workspace", "workers", "run"};
   for (std::string& name : names_of(list.kind->kernel)) known.push_back(std::move(name));
   reader.check_keys(known);
   if (!list.run()) return;

@@ -4,6 +4,7 @@
 
 #include "attention/layout.hpp"
 #include "runtime/fake_runtime.hpp"
+#include "templates/work_list/shape.h"
 
 namespace kiln::testing {
 namespace {
@@ -109,6 +110,31 @@ TEST_F(AttentionPlan, SizesFollowFromKernelAndLimits) {
   // With tiles together: one item for each request and kv head, and at most three more for each worker.
   EXPECT_EQ(AttentionPlanner(attend(4, false, true), limits()).plan_bytes(),
             4u * (16 + 2 * 8 + 12 * (6 + 4 * 2 + 3 * 6) + 4 * 4));
+}
+
+TEST_F(AttentionPlan, SaysForWhichShapeItIsWhereTheDeviceMayWriteOthers) {
+  const auto shape = [&](const char* name, const std::string& toml) {
+    add(*service_, name, toml, kSource);
+    const AttentionPlanner planner(service_->open(name).get(4, false, false), limits());
+    std::vector<std::int32_t> words(planner.plan_bytes() / 4);
+    planner.plan(AttentionLengths{}, words.data());
+    return std::vector(words.begin() + 11, words.begin() + 16);
+  };
+  const std::string toml = kToml;
+  EXPECT_EQ(shape("host", toml), std::vector<std::int32_t>(5));
+  const auto words =
+      shape("device", std::string(toml).replace(toml.find("argument = "), 0, "on = \"device\"\n"));
+  work_list::Shape got;
+  ASSERT_TRUE(work_list::unpack({{words[0], words[1], words[2]}}, got));
+  EXPECT_EQ(got.tile_rows, 8);
+  EXPECT_EQ(got.tile_kv, 16);
+  EXPECT_EQ(got.group, 2);
+  EXPECT_EQ(got.min_kv_blocks, 1);
+  EXPECT_EQ(got.tile_cost, 0);
+  EXPECT_TRUE(got.causal);
+  EXPECT_FALSE(got.window || got.tiles_together || got.heads_together);
+  EXPECT_EQ(words[3], 4);
+  EXPECT_EQ(words[4], 64);
 }
 
 TEST_F(AttentionPlan, WhatTheCallerLeavesComesFromTheManifestAndTheDevice) {

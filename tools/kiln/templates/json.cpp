@@ -71,6 +71,7 @@ Json work_list_json(const Manifest& manifest) {
     return i < 0 ? Json(nullptr) : Json(manifest.arguments[static_cast<std::size_t>(i)].name);
   };
   Json out{{"kind", list.kind},
+           {"on", list.on_device ? "device" : "host"},
            {"argument", argument(list.argument)},
            {"workspace", argument(list.workspace)},
            {"workers", argument(list.workers)},

@@ -124,7 +124,9 @@ std::string work_list(const Manifest& manifest) {
   std::vector<std::string> values;
   for (const auto& [key, expression] : p.kernel)
     values.push_back(code(key) + " = " + code(expression.text()));
-  return "- Work list of kind " + p.kind + ", made on the host before the launch: it lies in " +
+  return "- Work list of kind " + p.kind +
+         (p.on_device ? ", made on the host before the launch, or on the device: it lies in "
+                      : ", made on the host before the launch: it lies in ") +
          name(p.argument) + (p.workspace < 0 ? "" : ", its partial results in " + name(p.workspace)) +
          ", for " + name(p.workers) + " blocks; " + base::join(values, ", ") + ".\n";
 }

@@ -131,6 +131,7 @@ void print_work_list(const Manifest& manifest) {
   constexpr std::size_t indent = 15;
   const auto name = [&](int i) { return manifest.arguments[static_cast<std::size_t>(i)].name; };
   print_definition("kind", list.kind, indent);
+  print_definition("on", list.on_device ? "device" : "host", indent);
   print_definition("arguments",
                    "the work list in " + name(list.argument) +
                        (list.workspace < 0 ? "" : ", partial results in " + name(list.workspace)) +

@@ -1,0 +1,166 @@
+"""Plans that the device writes: the words of the host, in captured graphs too, and how long they take.
+
+python -m pytest -q -s python/tests/gpu_work_list.py
+"""
+
+import random
+
+import attention_cases
+import pytest
+import torch
+from kiln.torch import PagedDecode, RaggedPrefill
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+PAGE = 16
+
+
+def i32(values):
+    return torch.tensor(values, dtype=torch.int32, device="cuda")
+
+
+class Batch:
+    """Random lengths of a batch. A seventh of the requests is empty, and some have one token."""
+
+    def __init__(self, draw, requests, most_q, most_kv):
+        def length(most):
+            return draw.choice(
+                [0, 1, most, draw.randint(1, most), draw.randint(1, most), draw.randint(1, most), draw.randint(1, most)]
+            )
+
+        self.q = [length(most_q) for _ in range(requests)]
+        self.kv = [length(most_kv) for _ in range(requests)]
+
+    @property
+    def pages(self):
+        return [-(-n // PAGE) for n in self.kv]
+
+
+def decode(requests, tokens=0, **more):
+    options = {"heads": 32, "kv_heads": 8, "head_size": 128, "page_size": PAGE} | more
+    return PagedDecode(max_requests=requests, max_tokens=tokens, **options)
+
+
+def prefill(requests, tokens, **more):
+    options = {"heads": 32, "kv_heads": 8, "head_size": 128} | more
+    return RaggedPrefill(max_requests=requests, max_tokens=tokens, **options)
+
+
+def plan(module, batch, several=True):
+    """The arguments of plan(), by name."""
+    if isinstance(module, RaggedPrefill):
+        return {"qo_indptr": attention_cases.indptr(batch.q), "kv_indptr": attention_cases.indptr(batch.kv)}
+    lengths = {"kv_indptr": attention_cases.indptr(batch.pages), "kv_len": batch.kv}
+    return lengths | ({"qo_indptr": attention_cases.indptr(batch.q)} if several else {})
+
+
+def on_device(lengths):
+    return {name: i32(values) for name, values in lengths.items()}
+
+
+@pytest.mark.parametrize("kind", ["decode", "tokens", "prefill", "full", "window"])
+def test_words_are_those_of_the_host(kind):
+    draw = random.Random(kind)
+    for round in range(60):
+        requests = draw.choice([1, 3, 17, 256, 700])
+        most_q, most_kv = draw.choice([(1, 300), (4, 9000), (200, 200), (3000, 5000)])
+        if requests > 100:
+            most_q = min(most_q, 200)
+        batch = Batch(draw, requests, most_q, most_kv)
+        tokens = max(sum(batch.q), 1)
+        workers = draw.choice([0, 1, 7, 300])
+        if kind in ("decode", "tokens"):
+            module = decode(requests, tokens if kind == "tokens" else 0, workers=workers)
+        else:
+            module = prefill(
+                requests,
+                tokens,
+                workers=workers,
+                causal=kind != "full",
+                window_left=draw.choice([0, 100, 2000]) if kind == "window" else -1,
+            )
+        lengths = plan(module, batch, several=kind != "decode")
+        before = module.plan_words.clone()
+        module.plan_on_device(**on_device(lengths))
+        got = module.plan_words.clone()
+        module.plan(**lengths)
+        assert torch.equal(got, attention_cases.words_of(module, before)), f"round {round}: {requests} requests, {workers} workers"
+
+
+def test_a_captured_graph_plans_with_the_lengths_of_its_replay():
+    draw = random.Random(3)
+    requests = 32
+    module, other = decode(requests, 4 * requests), decode(requests, 4 * requests)
+    first = Batch(draw, requests, 4, 2000)
+    q = torch.randn(4 * requests, 32, 128, device="cuda", dtype=torch.bfloat16)
+    pages = requests * 2000 // PAGE + requests
+    k, v = (torch.randn(pages, PAGE, 8, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    table = torch.randperm(pages, device="cuda").int()
+    inputs = on_device(plan(module, first))
+    module.plan_on_device(**inputs)
+    module(q, k, v, table)  # warm-up
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        module.plan_on_device(**inputs)
+        o, lse = module(q, k, v, table)
+    for _ in range(10):
+        batch = Batch(draw, requests, 4, 2000)
+        lengths = plan(module, batch)
+        for name, values in lengths.items():
+            inputs[name].copy_(i32(values))
+        graph.replay()
+        other.plan(**lengths)
+        expected, expected_lse = other(q, k, v, table)
+        n = sum(batch.q)
+        assert torch.equal(o[:n], expected[:n]) and torch.equal(lse[:n], expected_lse[:n])
+
+
+def timed(call, inputs=()):
+    """Microseconds of a call in a graph of 100, of which each waits for the one before."""
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(100):
+            call()
+    best = 1e9
+    for _ in range(7):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        graph.replay()
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        best = min(best, begin.elapsed_time(end) * 10)
+    return best
+
+
+def test_time():
+    """Prints the time of a plan in a graph, and that of an empty kernel of torch."""
+    draw = random.Random(1)
+    cell = torch.zeros(1, device="cuda")
+    print(f"\n{'an addition of torch, for comparison':55} {timed(lambda: cell.add_(1)):6.2f} us")
+
+    def row(name, module, lengths):
+        inputs = on_device(lengths)
+        time = timed(lambda: module.plan_on_device(**inputs))
+        words = module.plan_words.tolist()
+        print(f"{name:55} {time:6.2f} us, {words[6]} items, {words[7]} parts")
+        assert words[0] != 0
+        return time
+
+    for name, kv in (("1 to 8k", [draw.randint(1, 8192) for _ in range(256)]), ("4k", [4096] * 256)):
+        batch = Batch(draw, 256, 1, 1)
+        batch.kv, batch.q = kv, [1] * 256
+        module = decode(256)
+        row(f"decode, 256 requests, kv {name}", module, plan(module, batch, several=False))
+        batch.q = [4] * 256
+        module = decode(256, 1024)
+        row(f"decode of 4 tokens, 256 requests, kv {name}", module, plan(module, batch))
+    for requests, q in ((256, 128), (256, 1024), (16, 4096), (4, 4096), (1, 16384)):
+        batch = Batch(draw, requests, 1, 1)
+        batch.q = batch.kv = [q] * requests
+        module = prefill(requests, sum(batch.q))
+        row(f"prompts, {requests} x {q}", module, plan(module, batch))
+    batch.q = batch.kv = [draw.randint(1, 512) for _ in range(256)]
+    module = prefill(256, sum(batch.q))
+    row("prompts, 256 requests of 1 to 512", module, plan(module, batch))

@@ -1,0 +1,29 @@
+// Writes the work list of an attention launch from lengths in device memory, over a list that the host has written
+// once. A captured graph can thus replay an attention launch with lengths that only the device knows.
+#include "kiln/pdl.cuh"
+#include "work_list/block.cuh"
+#include "work_list/writer.cuh"
+
+namespace kiln {
+
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS, 1)
+    attn_work_list(i32* plan, const i32* kv_indptr, i32 requests, i32 workers, i32 page_size,
+                   const i32* qo_indptr, const i32* kv_len, const i32* last_page_len, i32 blocks) {
+  using Crew = work_list::Block<THREADS>;
+  using Writer = work_list::Writer<Crew>;
+  __shared__ work_list::Common common;
+  __shared__ typename Crew::Shared scan;
+  extern __shared__ __align__(16) u8 dynamic_shared[];
+  auto* const measured = reinterpret_cast<work_list::Measured*>(dynamic_shared);
+  auto* const shares = reinterpret_cast<work_list::Share*>(measured + requests + 1);
+  pdl_launch_dependents();  // at once, because this kernel takes only a few SMs
+  pdl_wait();
+  Writer writer{{&scan}, common, measured,
+                shares,  plan,   {requests, page_size, qo_indptr, kv_indptr, kv_len, last_page_len}};
+  const int refusal = writer(workers);
+  // A list for no kernel: the next attention launch refuses it.
+  if (refusal != work_list::WRITTEN && blockIdx.x + threadIdx.x == 0) plan[0] = 0;
+}
+
+}  // namespace kiln

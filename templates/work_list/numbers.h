@@ -1,0 +1,52 @@
+// Numbers and small functions for the headers of this folder, which the host and the device compile.
+#pragma once
+
+#ifdef __CUDACC__
+#define KILN_BOTH __host__ __device__
+#define KILN_APART __noinline__
+#define KILN_KEEP_LOOP _Pragma("unroll 1")
+#else
+#include <cmath>
+#include <cstdint>
+#define KILN_BOTH
+#define KILN_APART
+#define KILN_KEEP_LOOP
+#endif
+
+namespace kiln::work_list {
+
+#ifdef __CUDACC__
+using Int = long long;
+using Unsigned = unsigned long long;
+#else
+using Int = std::int64_t;
+using Unsigned = std::uint64_t;
+#endif
+
+KILN_BOTH constexpr Int smaller(Int a, Int b) { return b < a ? b : a; }
+KILN_BOTH constexpr Int larger(Int a, Int b) { return a < b ? b : a; }
+KILN_BOTH constexpr Int between(Int v, Int low, Int high) { return v < low ? low : high < v ? high : v; }
+
+KILN_BOTH constexpr Int common_divisor(Int a, Int b) {
+  while (b != 0) {
+    const Int rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/// Divides in 32 bits, since 64 bits take several times as long. REQUIRES: 0 <= a < 2^32, 0 < b < 2^32.
+KILN_BOTH constexpr Int divide(Int a, Int b) { return static_cast<unsigned>(a) / static_cast<unsigned>(b); }
+/// Divides in 32 bits where both numbers fit. REQUIRES: 0 <= a, 0 < b.
+KILN_BOTH constexpr Int divide_any(Int a, Int b) { return ((a | b) >> 32) == 0 ? divide(a, b) : a / b; }
+
+KILN_BOTH inline double square_root(double v) {
+#ifdef __CUDACC__
+  return sqrt(v);
+#else
+  return std::sqrt(v);
+#endif
+}
+
+}  // namespace kiln::work_list
