@@ -435,7 +435,7 @@ def rwkv7_out(o, r, k, v, g, r_k, norm_weight=None, norm_bias=None, eps=0.00064,
     return ((o + (r * k * r_k).sum(-1, keepdim=True) * v) * g,), {}
 
 
-def wkv7_recurrent(r, w, k, v, a, b=None, kk=None, scale=1.0, initial_state=None, cu_seqlens=None):
+def wkv7_recurrent(r, w, k, v, a, b=None, kk=None, scale=1.0, initial_state=None, cu_seqlens=None, after=None):
     r, w, k, v, a = (t.double() for t in (r, w, k, v, a))
     a, b = (a, b.double()) if kk is None else (-kk.double(), kk.double() * a)
     out, states = torch.zeros_like(v), []
@@ -452,11 +452,13 @@ def wkv7_recurrent(r, w, k, v, a, b=None, kk=None, scale=1.0, initial_state=None
                 + k[i, t].unsqueeze(-1) * v[i, t].unsqueeze(1)
             )
             out[i, t] = scale * (r[i, t].unsqueeze(-1) * s).sum(1)
+            if after is not None:
+                after[i, t] = s
         states.append(s)
     return (out, torch.stack(states)), {}
 
 
-def delta_recurrent(q, k, v, beta=None, g=None, scale=0.0, initial_state=None, cu_seqlens=None, l2norm=False):
+def delta_recurrent(q, k, v, beta=None, g=None, scale=0.0, initial_state=None, cu_seqlens=None, l2norm=False, after=None):
     group = v.shape[2] // q.shape[2]
     q, k = (t.double() for t in (q, k))
     if l2norm:
@@ -478,8 +480,130 @@ def delta_recurrent(q, k, v, beta=None, g=None, scale=0.0, initial_state=None, c
                 u = u * (beta[i, t].double() if beta.dim() == 4 else beta[i, t].double().unsqueeze(-1))
             s = s + k[i, t].unsqueeze(-1) * u.unsqueeze(1)
             out[i, t] = (scale or k.shape[3] ** -0.5) * (q[i, t].unsqueeze(-1) * s).sum(1)
+            if after is not None:
+                after[i, t] = s
         states.append(s)
     return (out, torch.stack(states)), {}
+
+
+def _with_pool(recurrence, state, state_indices, has_initial_state, v_first, cu_seqlens, state_out_indices):
+    """Calls recurrence(initial states, states after the tokens), and puts the states into their slots of a copy of the pool."""
+    slots, lives, after = state_indices.long(), state_indices >= 0, {}
+    layout = lambda s: s.transpose(-1, -2) if v_first else s
+    starts = lives if has_initial_state is None else lives & (has_initial_state != 0)
+    initial = torch.where(starts.view(-1, 1, 1, 1), layout(state[slots.clamp(min=0)]).double(), 0.0)
+    (out, states), _ = recurrence(initial, after)
+    written = state.clone()
+    for n, (i, start, end) in enumerate(_pieces(out, cu_seqlens)):
+        if not lives[n]:
+            out[i, start:end] = 0
+        elif state_out_indices is None:
+            written[slots[n]] = layout(states[n]).to(state.dtype)
+        else:
+            for t in range(start, end):
+                if state_out_indices[i, t] >= 0:
+                    written[state_out_indices[i, t].long()] = layout(after[i, t]).to(state.dtype)
+    return (out,), {"state": written}
+
+
+def wkv7_recurrent_pool(
+    r,
+    w,
+    k,
+    v,
+    a,
+    state,
+    state_indices,
+    b=None,
+    kk=None,
+    scale=1.0,
+    has_initial_state=None,
+    cu_seqlens=None,
+    v_first=False,
+    state_out_indices=None,
+):
+    recurrence = lambda initial, after: wkv7_recurrent(r, w, k, v, a, b, kk, scale, initial, cu_seqlens, after)
+    return _with_pool(recurrence, state, state_indices, has_initial_state, v_first, cu_seqlens, state_out_indices)
+
+
+def delta_recurrent_pool(
+    q,
+    k,
+    v,
+    state,
+    state_indices,
+    beta=None,
+    g=None,
+    scale=0.0,
+    has_initial_state=None,
+    cu_seqlens=None,
+    l2norm=False,
+    v_first=False,
+    state_out_indices=None,
+):
+    recurrence = lambda initial, after: delta_recurrent(q, k, v, beta, g, scale, initial, cu_seqlens, l2norm, after)
+    return _with_pool(recurrence, state, state_indices, has_initial_state, v_first, cu_seqlens, state_out_indices)
+
+
+def _conv1d(x, weight, bias, initial, cu_seqlens, silu):
+    """(out, final states [sequences, taps, D], states after the tokens by place) in float64."""
+    x, weight, taps = x.double(), weight.double(), weight.shape[1] - 1
+    out, finals, after = torch.zeros_like(x), [], {}
+    for n, (i, start, end) in enumerate(_pieces(x, cu_seqlens)):
+        before = torch.zeros_like(x[0, :1]).expand(taps, -1) if initial is None else initial[n]
+        inputs = torch.cat([before, x[i, start:end]])
+        for tap in range(taps + 1):
+            out[i, start:end] += weight[:, tap] * inputs[tap : tap + end - start]
+        finals.append(inputs[end - start :])
+        after |= {(i, start + t): inputs[t + 1 : t + 1 + taps] for t in range(end - start)}
+    out = out if bias is None else out + bias.double()
+    return (out * torch.sigmoid(out) if silu else out), torch.stack(finals), after
+
+
+def conv1d(x, weight, bias=None, cu_seqlens=None, silu=False):
+    return (_conv1d(x, weight, bias, None, cu_seqlens, silu)[0],), {}
+
+
+def conv1d_pool(
+    x,
+    weight,
+    conv_state,
+    state_indices,
+    bias=None,
+    has_initial_state=None,
+    cu_seqlens=None,
+    silu=False,
+    taps_first=False,
+    state_out_indices=None,
+):
+    def recurrence(initial, after):
+        out, finals, states = _conv1d(x, weight, bias, initial[..., 0], cu_seqlens, silu)
+        after.update({place: state[..., None] for place, state in states.items()})
+        return (out, finals[..., None]), {}
+
+    # The states as [pool, taps, D, 1], which is what _with_pool() knows.
+    pool = conv_state if taps_first else conv_state.transpose(-1, -2)
+    results, written = _with_pool(
+        recurrence, pool[..., None], state_indices, has_initial_state, False, cu_seqlens, state_out_indices
+    )
+    states = written["state"][..., 0]
+    return results, {"conv_state": states if taps_first else states.transpose(-1, -2)}
+
+
+def gated_rms_norm(x, z, weight=None, eps=1e-6, gate="silu"):
+    x, z = x.double(), z.double()
+    y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * (1 if weight is None else weight.double())
+    return (y * torch.sigmoid(z) * (1 if gate == "sigmoid" else z),), {}
+
+
+def layer_norm(x, weight=None, bias=None, eps=1e-5):
+    weight, bias = (None if p is None else p.double() for p in (weight, bias))
+    return (torch.nn.functional.layer_norm(x.double(), x.shape[-1:], weight, bias, eps),), {}
+
+
+def l2norm(x, eps=1e-6):
+    x = x.double()
+    return (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps),), {}
 
 
 def attn_merge(v, s):

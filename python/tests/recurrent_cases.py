@@ -13,6 +13,14 @@ def cases():
         """One token of each sequence, as a decode step has."""
         return heads(d, 3, tokens=1)[0]
 
+    def slots(d):
+        """The slots of three sequences in a pool of five states; the second sequence has none."""
+        return torch.tensor([4, -1, 2], dtype=torch.int32, device=d)
+
+    def out_slots(d):
+        """Slots for the states after twelve tokens in a pool of 16; no sequence of slots() starts from one."""
+        return torch.tensor([0, 1, -1, 3, 5, 6, 7, 8, 9, -1, 11, 12], dtype=torch.int32, device=d)
+
     def ends(d):
         return torch.tensor([0, 5, 5, 12], dtype=I64, device=d)
 
@@ -57,5 +65,68 @@ def cases():
                 {"initial_state": t(d, 3, 4, 64, 64, dtype=torch.float32), "l2norm": True},
             ),
         ),
+        (
+            "delta_recurrent_pool",
+            lambda d: (
+                (step(d), step(d), step(d), t(d, 5, 4, 64, 64), slots(d), torch.rand(3, 1, 4, device=d).bfloat16()),
+                {"l2norm": True},
+            ),
+        ),
+        (
+            "delta_recurrent_pool",
+            lambda d: (
+                (*heads(d, 1, count=3, scale=0.1), t(d, 5, 4, 64, 64, dtype=torch.float32), slots(d)),
+                {"has_initial_state": torch.tensor([1, 0, 1], device=d, dtype=torch.uint8), "cu_seqlens": ends(d), "v_first": True},
+            ),
+        ),
+        (
+            "delta_recurrent_pool",
+            lambda d: (
+                (*heads(d, 1, count=3, scale=0.1), t(d, 16, 4, 64, 64, dtype=torch.float32), slots(d)),
+                {"cu_seqlens": ends(d), "state_out_indices": out_slots(d).view(1, 12)},
+            ),
+        ),
+        (
+            "wkv7_recurrent_pool",
+            lambda d: (
+                (
+                    heads(d, 3, tokens=4)[0],
+                    -heads(d, 3, tokens=4)[0].abs(),
+                    *heads(d, 3, tokens=4, count=3),
+                    t(d, 16, 4, 64, 64),
+                    slots(d),
+                ),
+                {"kk": heads(d, 3, tokens=4)[0], "state_out_indices": out_slots(d).view(3, 4)},
+            ),
+        ),
+        (
+            "wkv7_recurrent_pool",
+            lambda d: (
+                (step(d), -step(d).abs(), step(d), step(d), step(d), t(d, 5, 4, 64, 64), slots(d)),
+                {"kk": step(d), "v_first": True},
+            ),
+        ),
+        ("conv1d", lambda d: ((t(d, 2, 12, 96), t(d, 96, 4), t(d, 96)), {"silu": True})),
+        ("conv1d", lambda d: ((t(d, 1, 12, 96), t(d, 96, 3)), {"cu_seqlens": ends(d)})),
+        ("conv1d_pool", lambda d: ((t(d, 3, 1, 64), t(d, 64, 4), t(d, 5, 64, 3), slots(d), t(d, 64)), {"silu": True})),
+        (
+            "conv1d_pool",
+            lambda d: (
+                (t(d, 1, 12, 64), t(d, 64, 4), t(d, 16, 3, 64), slots(d)),
+                {
+                    "has_initial_state": torch.tensor([1, 0, 0], device=d, dtype=torch.uint8),
+                    "cu_seqlens": ends(d),
+                    "taps_first": True,
+                    "state_out_indices": out_slots(d).view(1, 12),
+                },
+            ),
+        ),
+        ("gated_rms_norm", lambda d: ((t(d, 12, 4, 64), t(d, 12, 4, 64), t(d, 64)), {})),
+        (
+            "gated_rms_norm",
+            lambda d: ((t(d, 12, 4, 64), t(d, 12, 4, 64), t(d, 4, 64, dtype=torch.float32)), {"gate": "sigmoid", "eps": 1e-5}),
+        ),
+        ("layer_norm", lambda d: ((t(d, 12, 256), t(d, 256), t(d, 256)), {})),
+        ("l2norm", lambda d: ((t(d, 12, 4, 64),), {})),
         ("attn_merge", lambda d: ((t(d, 6, 3, 4, 64), t(d, 6, 3, 4, dtype=torch.float32)), {})),
     ]

@@ -168,6 +168,20 @@ def test_a_product_takes_scales_as_the_quantiser_writes_them(launching, driver):
         assert given["stride_scale_a"] == -(-rows // 4) * 4 and given["scale_a"] == scale.data_ptr(), "no copy"
 
 
+def test_a_pool_with_gaps_between_its_states_is_written_in_place(launching, driver):
+    """Engines keep the states of a layer inside larger pages. No state is copied."""
+    tomllib = pytest.importorskip("tomllib")
+    x, pool = torch.randn(3, 1, 2, 64).bfloat16(), torch.zeros(5, 9000).bfloat16()[:, : 2 * 64 * 64].unflatten(1, (2, 64, 64))
+    for name, arguments in (("delta_recurrent", (x, x, x)), ("wkv7_recurrent", (x,) * 5)):
+        named = {"kk": x} if name == "wkv7_recurrent" else {}
+        getattr(torch.ops.kiln, f"{name}_pool")(*arguments, pool, torch.zeros(3, dtype=torch.int32), **named)
+        _, values = driver.launch()
+        names = [a["name"] for a in tomllib.loads((TEMPLATES / "recurrent" / f"{name}.toml").read_text())["arg"]]
+        given = {name: int.from_bytes(v, "little") for name, v in zip(names, values)}
+        assert given["initial_state"] == given["final_state"] == pool.data_ptr()
+        assert (given["pool"], given["stride_state"]) == (5, 9000)
+
+
 def test_tracing_makes_no_service():
     """Runs in a new process, where no other test has made a service."""
     program = """

@@ -151,7 +151,7 @@ RECURRENT = [
     ),
     ("attn_merge", {"v": [6, 3, 4, 64], "s": [6, 3, 4]}, {"v": [[6, 4, 64]], "s": [[6, 4], [6, 3, 5], [5, 3, 4]]}),
 ]
-STATES = ("initial_state", "s")  # must be f32; g and w may be f32
+STATES = ("initial_state", "s")  # f32 here; g and w may be f32
 
 
 def recurrent_arguments(shapes):
@@ -182,6 +182,11 @@ def test_right_shapes_are_launched_and_every_tensor_has_a_wrong_one(name, good, 
     assert tensors_named(name) - {"b", "cu_seqlens"} == set(good) == set(next(wrong for n, _, wrong in RECURRENT if n == name))
 
 
+def _step():
+    """q, k and v of one token of three sequences, with two heads of 64 x 32."""
+    return [torch.randn(3, 1, 2, d).bfloat16() for d in (64, 64, 32)]
+
+
 def test_recurrent_operators_refuse_what_shapes_do_not_say(launching, driver):
     before, k = driver.launches(), torch.ops.kiln
     good = {name: recurrent_arguments(shapes) for name, shapes, _ in RECURRENT}
@@ -206,9 +211,26 @@ def test_recurrent_operators_refuse_what_shapes_do_not_say(launching, driver):
         (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"kk": None}), "b and kk: expected one of them"),
         (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"], b=good["wkv7_recurrent"]["kk"]), "b and kk: expected one of them"),
         (
-            lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"initial_state": torch.zeros(2, 4, 64, 32).bfloat16()}),
-            "initial_state is bf16",
+            lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"initial_state": torch.zeros(2, 4, 64, 32).double()}),
+            "'STATE': f64 is not allowed",
         ),
+        (
+            lambda: k.delta_recurrent_pool(*_step(), torch.zeros(5, 2, 32, 64), torch.zeros(3).int()),
+            r"state has rows and columns 32 x 64, expected K x V = 64 x 32",
+        ),
+        (
+            lambda: k.delta_recurrent_pool(*_step(), torch.zeros(5, 2, 64, 32), torch.zeros(2).int()),
+            "state_indices has 2 entries, expected one for each sequence",
+        ),
+        (
+            lambda: k.delta_recurrent_pool(*_step(), torch.zeros(5, 1, 64, 32), torch.zeros(3).int()),
+            r"state is f32 \[5, 1, 64, 32\], expected \[",
+        ),
+        (
+            lambda: k.conv1d_pool(torch.zeros(3, 1, 64), torch.zeros(64, 4), torch.zeros(5, 3, 64), torch.zeros(3).int()),
+            r"conv_state has rows and columns 3 x 64, expected D x \(W - 1\) with D = 64 and W = 4",
+        ),
+        (lambda: k.gated_rms_norm(torch.zeros(3, 2, 64), torch.zeros(3, 2, 64), gate="none"), "expected silu, sigmoid"),
         (
             lambda: k.delta_recurrent(*[good["delta_recurrent"]["q"]] * 2, torch.zeros(2, 12, 6, 32).bfloat16()),
             "v has 6 heads, expected a multiple of the 4",

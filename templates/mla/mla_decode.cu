@@ -141,6 +141,7 @@ __global__ void __launch_bounds__(384, 1)
       if (side == 0 && lse && first_row + static_cast<i32>(r) < rows)
         lse[static_cast<i64>(item.qo_begin + row.token) * HEADS + first_head + row.head] = x;
     };
+    const auto no_sink = [](SoftmaxRow&, u32) { return 1.0f; };
     if (item.whole()) {
       if (any) result.stage(staging, emit_lse);
     } else {
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(384, 1)
       if (threadIdx.x == 0) shared.last_part = now.arrive_between_barriers(item);
       sync_threads(BOTH, 256);
       if (!shared.last_part) continue;
-      if (any) result.merge(slots, item.first_slot, item.parts, staging, emit_lse);
+      if (any) result.merge(slots, item.first_slot, item.parts, staging, emit_lse, no_sink);
     }
     __syncwarp();
     if (any)

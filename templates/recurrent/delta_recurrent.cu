@@ -11,8 +11,12 @@
 // - The state is updated.
 //
 // With one token there is one step, and the kernel streams the state.
+//
+// States are f32 in registers, and of type STATE in global memory. They are in the order of the sequences, or
+// in the slots of a pool (Slots).
 #include "kiln/pdl.cuh"
 #include "recurrent/delta_steps.cuh"
+#include "recurrent/state_slots.cuh"
 #include "recurrent/state_tile.cuh"
 #include "recurrent/step_makers.cuh"
 #include "recurrent/sum_beside.cuh"
@@ -25,23 +29,25 @@ template <typename TILE, int LANES, int COLS, Gate GATE>
 __host__ __device__ constexpr int warps_of_an_sm() {
   // Registers of a thread for the state, k, q and the decay of each key.
   constexpr int held = TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));
-  return held <= 64 && GATE != Gate::key                                     ? 16
-         : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12
-                                                                             : 8;
+  constexpr bool frugal = LANES <= 8 && TILE::RUN == 4 && __CUDA_ARCH__ >= 900;
+  return held <= 64 && GATE != Gate::key ? 16 : held <= 96 || (held <= 128 && frugal) ? 12 : 8;
 }
 
 // REQUIRES: blockDim = (32, warps), gridDim.x = sequences * value_heads * ceil(V / columns of a block).
 // 1 to WARPS warps have columns; one more makes inputs ready if there are more tokens than sequences.
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT,
-          bool L2NORM, typename G, typename B, int VEC, int LANES, int COLS, int STEPS, int WARPS>
+          bool L2NORM, typename G, typename B, int VEC, int LANES, int COLS, int STEPS, int WARPS,
+          typename STATE, bool V_FIRST, Slots SLOTS>
 __global__ void __launch_bounds__(
     32 * WARPS + 32,
-    blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, LANES, COLS, GATE>(), WARPS))
+    blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS, STATE, V_FIRST>, LANES, COLS, GATE>(), WARPS))
     delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences,
                     i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v, i64 stride_out,
-                    f32 scale, const G* g, const f32* initial_state, f32* final_state, const i64* cu_seqlens,
-                    const f32* a_log, const f32* dt_bias, f32 lower_bound) {
-  using Tile = StateTile<K, V, LANES, COLS>;
+                    f32 scale, const G* g, const STATE* initial_state, STATE* final_state,
+                    const i64* cu_seqlens, const f32* a_log, const f32* dt_bias, f32 lower_bound,
+                    const i32* state_indices, const u8* has_initial_state, i32 pool, i64 stride_state,
+                    const i32* state_out_indices) {
+  using Tile = StateTile<K, V, LANES, COLS, STATE, V_FIRST>;
   using Steps =
       DeltaSteps<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM, VEC, Tile, WARPS, STEPS>;
   constexpr int ROWS = Tile::ROWS, ROUNDS = sum_rounds<LANES>;
@@ -55,10 +61,10 @@ __global__ void __launch_bounds__(
   const int local = warp_column + Tile::column(),
             out_column = first_column + warp_column + Tile::summed_column();
   const int column = makers.idle ? V : first_column + local;
-  const i64 state_at = static_cast<i64>(state) * (K * V);
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
+  const i32 slot = state_slot<SLOTS>(state_indices, sequence);
   const int begin = cu_seqlens ? static_cast<int>(cu_seqlens[sequence]) : sequence * (tokens / sequences);
   const int end = cu_seqlens ? static_cast<int>(cu_seqlens[sequence + 1]) : begin + tokens / sequences;
   Steps steps(storage,
@@ -66,6 +72,17 @@ __global__ void __launch_bounds__(
                lower_bound},
               value_head, end, first_column, columns);
   if (makers.makes) steps.begin(begin);
+  if constexpr (SLOTS != Slots::none) {
+    if (slot < 0) {
+      if (makers.makes) copy_async_wait<0>();
+      zero_outputs(out + static_cast<i64>(value_head) * V, stride_out, begin, end, first_column,
+                   smaller(first_column + columns, V));
+      return;
+    }
+    if (!starts_from_state(has_initial_state, sequence)) initial_state = nullptr;
+  }
+  i64 state_at = SLOTS == Slots::none ? static_cast<i64>(state) * (K * V)
+                                      : slot * stride_state + static_cast<i64>(value_head) * (K * V);
   Tile tile;
   tile.load_from(initial_state ? initial_state + state_at : nullptr, column);
 
@@ -98,12 +115,18 @@ __global__ void __launch_bounds__(
   };
 
   int block = 0;
+  i32 out_slots = -1, next_out_slots = -1;  // of the steps of this block and of the next
+  if constexpr (SLOTS == Slots::token) next_out_slots = load_out_slots(state_out_indices, begin, end, STEPS);
 #pragma unroll 1
   for (int first = begin; first < end; first += STEPS, ++block) {
     if (makers.makes) steps.make(first, block);
     __syncthreads();
     if (makers.idle) continue;
     if (first + STEPS >= end) pdl_launch_dependents();
+    if constexpr (SLOTS == Slots::token) {
+      out_slots = next_out_slots;
+      next_out_slots = load_out_slots(state_out_indices, first + STEPS, end, STEPS);
+    }
     const typename Steps::Ready& ready = steps.ready(block);
     const typename Steps::Values& values = steps.values(block);
     const int count = steps.count(first);
@@ -138,16 +161,28 @@ __global__ void __launch_bounds__(
         begin_step(ready, (step + 1) % STEPS, row);  // its results are unused after the block's last step
       }
       Tile::read(ready.q[step], q_row);
+      if constexpr (SLOTS == Slots::token) {
+        const i32 to = out_slot(out_slots, step);
+        if (to >= 0)
+          tile.store_to(final_state + to * stride_state + static_cast<i64>(value_head) * (K * V), column);
+      }
     }
   }
 
+  // The slot is read again, so that no register holds it during the steps.
+  if constexpr (SLOTS == Slots::sequence) {
+    if (final_state) {
+      state_at =
+          state_slot<SLOTS>(state_indices, sequence) * stride_state + static_cast<i64>(value_head) * (K * V);
+    }
+  }
   if (end > begin && !makers.idle) {  // the outputs of the last two steps
     f32 last[COLS] = {};
     add_output(last, 0, ROWS);
     write_output(Tile::sum_of_one(o), end > begin + 1);
     write_output(Tile::sum_of_one(last), true);
   }
-  if (final_state) tile.store_to(final_state + state_at, column);
+  if (SLOTS != Slots::token && final_state) tile.store_to(final_state + state_at, column);
 }
 
 }  // namespace kiln

@@ -2,6 +2,7 @@
 // sequence, and a thread has a column of its state.
 #include "kiln/dtype.cuh"
 #include "recurrent/delta_steps.cuh"
+#include "recurrent/state_slots.cuh"
 
 namespace kiln {
 namespace reference {
@@ -15,25 +16,31 @@ __device__ f64 log_decay(f64 g, const f32* a_log, f64 lower_bound) {
 }
 
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT,
-          bool L2NORM, typename G, typename B>
+          bool L2NORM, typename G, typename B, typename STATE, bool V_FIRST, Slots SLOTS>
 __global__ void delta_recurrent(f64* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens,
                                 i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k,
-                                i64 stride_v, i64 stride_out, f32 scale, const G* g, const f32* initial_state,
-                                f64* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias,
-                                f32 lower_bound) {
+                                i64 stride_v, i64 stride_out, f32 scale, const G* g,
+                                const STATE* initial_state, f64* final_state, const i64* cu_seqlens,
+                                const f32* a_log, const f32* dt_bias, f32 lower_bound,
+                                const i32* state_indices, const u8* has_initial_state, i32 pool,
+                                i64 stride_state, const i32* state_out_indices) {
   const i64 sequence = blockIdx.x / value_heads;
   if (sequence >= sequences) return;
   const int value_head = static_cast<int>(blockIdx.x % value_heads),
             head = value_head / (value_heads / heads);
   const i64 begin = cu_seqlens ? cu_seqlens[sequence] : sequence * (tokens / sequences),
             end = cu_seqlens ? cu_seqlens[sequence + 1] : begin + tokens / sequences;
+  const i64 slot = SLOTS == Slots::none ? sequence : state_indices[sequence];
+  const bool starts = slot >= 0 && initial_state && (!has_initial_state || has_initial_state[sequence] != 0);
+  const auto state_at = [&](i64 slot, int i, int column) {
+    return slot * stride_state + static_cast<i64>(value_head) * K * V +
+           (V_FIRST ? column * K + i : i * V + column);
+  };
   const f64 factor = scale == 0.0f ? 1.0 / sqrt(static_cast<f64>(K)) : static_cast<f64>(scale);
 
   for (int column = threadIdx.x; column < V; column += blockDim.x) {
     f64 state[K];
-    const i64 state_at = static_cast<i64>(blockIdx.x) * K * V + column;
-    for (int i = 0; i < K; ++i)
-      state[i] = initial_state ? to_double(initial_state[state_at + static_cast<i64>(i) * V]) : 0.0;
+    for (int i = 0; i < K; ++i) state[i] = starts ? to_double(initial_state[state_at(slot, i, column)]) : 0.0;
     for (i64 t = begin; t < end; ++t) {
       const T* q_row = q + t * stride_q + static_cast<i64>(head) * K;
       const T* k_row = k + t * stride_k + static_cast<i64>(head) * K;
@@ -59,9 +66,13 @@ __global__ void delta_recurrent(f64* out, const T* q, const T* k, const T* v, co
         strength = (BETA_INPUT == BetaInput::twice_sigmoid ? 2.0 : 1.0) / (1.0 + exp(-strength));
       for (int i = 0; i < K; ++i) state[i] += to_double(k_row[i]) * k_norm * strength * u;
       for (int i = 0; i < K; ++i) o += state[i] * to_double(q_row[i]) * q_norm;
-      out[t * stride_out + static_cast<i64>(value_head) * V + column] = o * factor;
+      out[t * stride_out + static_cast<i64>(value_head) * V + column] = slot < 0 ? 0.0 : o * factor;
+      if (SLOTS == Slots::token && slot >= 0 && state_out_indices[t] >= 0) {
+        for (int i = 0; i < K; ++i) final_state[state_at(state_out_indices[t], i, column)] = state[i];
+      }
     }
-    for (int i = 0; final_state && i < K; ++i) final_state[state_at + static_cast<i64>(i) * V] = state[i];
+    for (int i = 0; SLOTS != Slots::token && final_state && slot >= 0 && i < K; ++i)
+      final_state[state_at(slot, i, column)] = state[i];
   }
 }
 

@@ -1,19 +1,22 @@
 // StateTile holds columns of a K x V state in the registers of a warp. It has the reductions over K that a
 // recurrent step needs.
 //
-// LANES lanes share COLS neighbouring columns. Of every LANES * 4 rows each lane has four neighbouring rows.
+// LANES lanes share COLS neighbouring columns. Of every LANES * RUN rows each lane has RUN neighbouring rows.
+// RUN is 4, or 8 where that makes an access to a state in global memory 16 bytes wide.
 // Lanes with the same rows are neighbours in the warp. They therefore read a vector over K in shared memory
-// without bank conflicts, and in one access for all of them.
+// in one access for all of them; with a RUN of 4, or with at most 4 LANES, there are no bank conflicts.
 #pragma once
 #include "kiln/reduce.cuh"
 #include "kiln/vector.cuh"
 
 namespace kiln {
 
-template <int K, int V, int LANES, int COLS>
+// A state in global memory has elements of type STATE. It is [K][V], or [V][K] with V_FIRST.
+template <int K, int V, int LANES, int COLS, typename STATE = f32, bool V_FIRST = false>
 struct StateTile {
-  static constexpr int FOURS = static_cast<int>(ceil_div(K / 4, LANES));
-  static constexpr int ROWS = 4 * FOURS;        // rows of a lane
+  static constexpr int RUN = V_FIRST && sizeof(STATE) == 2 && K % 8 == 0 ? 8 : 4;
+  static constexpr int RUNS = static_cast<int>(ceil_div(K / RUN, LANES));
+  static constexpr int ROWS = RUN * RUNS;       // rows of a lane
   static constexpr int PADDED = ROWS * LANES;   // K rounded up; rows from K on stay zero
   static constexpr int APART = 32 / LANES;      // distance between neighbouring lanes with the same columns
   static constexpr int COLUMNS = APART * COLS;  // columns of a warp
@@ -27,32 +30,61 @@ struct StateTile {
   // Returns this lane's first column, counted from the warp's first column.
   __device__ static __forceinline__ int column() { return static_cast<int>(threadIdx.x) % APART * COLS; }
   // Returns the row of the state that s[i] holds.
-  __device__ static __forceinline__ int row(int i) { return (i / 4 * LANES + rank()) * 4 + i % 4; }
+  __device__ static __forceinline__ int row(int i) { return (i / RUN * LANES + rank()) * RUN + i % RUN; }
 
   __device__ static __forceinline__ bool has(int i) { return PADDED == K || row(i) < K; }
 
-  // Loads this lane's COLS columns, from `column` on, of a state [K][V] in global memory.
-  // They are zero if state is null or column >= V. REQUIRES: state is aligned to COLS elements.
-  __device__ __forceinline__ void load_from(const f32* state, int column) {
+  // Loads this lane's COLS columns, from `column` on, of a state in global memory.
+  // They are zero if state is null or column >= V. REQUIRES: state is aligned to 16 bytes, or without V_FIRST
+  // to COLS elements.
+  __device__ __forceinline__ void load_from(const STATE* state, int column) {
+    if constexpr (V_FIRST) {
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-      Vec<f32, COLS> v;
-      if (state && column < V && has(i)) v = load<COLS>(state + row(i) * V + column);
-      widen(v, s[i]);
+      for (int i = 0; i < ROWS; i += RUN) {
+#pragma unroll
+        for (int c = 0; c < COLS; ++c) {
+          Vec<STATE, RUN> v;
+          f32 values[RUN];
+          if (state && column < V && has(i)) v = load<RUN>(state + (column + c) * K + row(i));
+          widen(v, values);
+          for (int j = 0; j < RUN; ++j) s[i + j][c] = values[j];
+        }
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+        Vec<STATE, COLS> v;
+        if (state && column < V && has(i)) v = load<COLS>(state + row(i) * V + column);
+        widen(v, s[i]);
+      }
     }
   }
-  // Stores this lane's columns into a state [K][V], from `column` on; it stores nothing if column >= V.
-  __device__ __forceinline__ void store_to(f32* state, int column) const {
+  // Stores this lane's columns into a state, from `column` on; it stores nothing if column >= V.
+  // REQUIRES: `state` is as in load_from(), but not null.
+  __device__ __forceinline__ void store_to(STATE* state, int column) const {
+    if constexpr (V_FIRST) {
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-      if (column < V && has(i)) store(state + row(i) * V + column, narrow<f32>(s[i]));
+      for (int i = 0; i < ROWS; i += RUN) {
+#pragma unroll
+        for (int c = 0; c < COLS; ++c) {
+          f32 values[RUN];
+          for (int j = 0; j < RUN; ++j) values[j] = s[i + j][c];
+          if (column < V && has(i)) store(state + (column + c) * K + row(i), narrow<STATE>(values));
+        }
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+        if (column < V && has(i)) store(state + row(i) * V + column, narrow<STATE>(s[i]));
+      }
     }
   }
 
   // Reads a vector over K at four of this lane's rows: row(first) and the next three.
   // REQUIRES: shared has PADDED elements and is aligned to 16 bytes; first is a multiple of 4.
   __device__ static __forceinline__ void read_four(const f32* shared, int first, f32* out) {
-    const float4 v = reinterpret_cast<const float4*>(shared)[first / 4 * LANES + rank()];
+    const float4 v =
+        reinterpret_cast<const float4*>(shared)[(first / RUN * LANES + rank()) * (RUN / 4) + first % RUN / 4];
     out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
   }
   // Reads a vector over K at all of this lane's rows. REQUIRES: `shared` is as in read_four().

@@ -9,7 +9,11 @@
 // A step is two passes over the state:
 // - The first pass applies the decay and adds k v^T, while lanes sum a^T S and the o of the previous step.
 // - The second pass adds b (a^T S), and begins r^T S and the next step's a^T S.
+//
+// States are f32 in registers, and of type STATE in global memory. They are in the order of the sequences, or
+// in the slots of a pool (Slots).
 #include "kiln/pdl.cuh"
+#include "recurrent/state_slots.cuh"
 #include "recurrent/state_tile.cuh"
 #include "recurrent/step_makers.cuh"
 #include "recurrent/sum_beside.cuh"
@@ -19,26 +23,33 @@ namespace kiln {
 
 // Returns the number of warps that an SM is to hold. More warps have more bytes of states in flight (decode).
 // Still more warps would leave too few registers, and the steps would spill.
-template <typename TILE, int K, int LANES, int COLS>
+template <typename TILE, int K, int LANES, int COLS, Slots SLOTS>
 __host__ __device__ constexpr int warps_of_an_sm() {
   constexpr int held = TILE::ROWS * (COLS + 2);  // registers of a thread for the state and two vectors over K
   // A step takes more registers with more than 8 lanes, and below sm_90. From sm_100 on it also takes more if
   // the state has rows that pad K.
-  constexpr bool frugal = LANES <= 8 && (__CUDA_ARCH__ >= 1000 ? TILE::PADDED == K : __CUDA_ARCH__ >= 900);
-  return held <= 64 || (frugal && held <= 96) ? 16 : frugal && held <= 128 ? 12 : 8;
+  // Stores of the state between the steps (Slots::token) take registers, too.
+  constexpr bool token = SLOTS == Slots::token;
+  constexpr bool frugal =
+      LANES <= 8 && (__CUDA_ARCH__ >= 1000 || token ? TILE::PADDED == K : true) && __CUDA_ARCH__ >= 900;
+  constexpr int at_16 = !token ? 96 : __CUDA_ARCH__ >= 900 ? 64 : 48;
+  return held <= smaller(at_16, 64) || (frugal && held <= at_16) ? 16 : frugal && held <= 128 ? 12 : 8;
 }
 
 // REQUIRES: blockDim = (32, warps), gridDim.x = sequences * heads * ceil(V / columns of a block). 1 to WARPS
 // warps have columns. One more warp makes inputs ready if there are more tokens than sequences. Only
 // Wkv7Form::a_b reads b, and only kk_a reads kk; the array that is not read may be null.
 template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS,
-          int WARPS>
+          int WARPS, typename STATE, bool V_FIRST, Slots SLOTS>
 __global__ void __launch_bounds__(
-    32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, K, LANES, COLS>(), WARPS))
+    32 * WARPS + 32,
+    blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS, STATE, V_FIRST>, K, LANES, COLS, SLOTS>(),
+                    WARPS))
     wkv7_recurrent(T* o, const T* r, const W* w, const T* k, const T* v, const T* a, i32 sequences,
-                   i64 length, i32 heads, const T* b, const T* kk, f32 scale, const f32* initial_state,
-                   f32* final_state, const i64* cu_seqlens) {
-  using Tile = StateTile<K, V, LANES, COLS>;
+                   i64 length, i32 heads, const T* b, const T* kk, f32 scale, const STATE* initial_state,
+                   STATE* final_state, const i64* cu_seqlens, const i32* state_indices,
+                   const u8* has_initial_state, i32 pool, i64 stride_state, const i32* state_out_indices) {
+  using Tile = StateTile<K, V, LANES, COLS, STATE, V_FIRST>;
   using Steps = Wkv7Steps<T, W, K, V, FORM, Tile, Tile::COLUMNS * WARPS, STEPS>;
   constexpr int ROWS = Tile::ROWS, ROUNDS = sum_rounds<LANES>;
   __shared__ typename Steps::Storage storage;
@@ -51,14 +62,24 @@ __global__ void __launch_bounds__(
             local = threadIdx.y * Tile::COLUMNS + Tile::column();
   const int column = makers.idle ? V : first_column + local,
             o_column = first_column + threadIdx.y * Tile::COLUMNS + Tile::summed_column();
-  const i64 state_at = static_cast<i64>(state) * (K * V);
-
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
+  const i32 slot = state_slot<SLOTS>(state_indices, n);
   const Sequence span = sequence<VARLEN>(cu_seqlens, n, length);
   Steps steps(storage, {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v}, scale,
               span, heads, head, first_column, columns);
   if (makers.makes) steps.begin();
+  if constexpr (SLOTS != Slots::none) {
+    if (slot < 0) {
+      if (makers.makes) copy_async_wait<0>();
+      zero_outputs(o + static_cast<i64>(head) * V, static_cast<i64>(heads) * V, span.begin, span.end,
+                   first_column, smaller(first_column + columns, V));
+      return;
+    }
+    if (!starts_from_state(has_initial_state, n)) initial_state = nullptr;
+  }
+  const i64 state_at = SLOTS == Slots::none ? static_cast<i64>(state) * (K * V)
+                                            : slot * stride_state + static_cast<i64>(head) * (K * V);
   Tile s;
   s.load_from(initial_state ? initial_state + state_at : nullptr, column);
 
@@ -67,13 +88,21 @@ __global__ void __launch_bounds__(
   f32 w_row[ROWS], k_row[ROWS], v_row[COLS];  // inputs of the step to come
   f32 a_s[COLS];                              // a^T S of the step to come, over this lane's rows
   f32 o_part[COLS] = {};                      // r^T S of the step before, over this lane's rows
-  bool stores = false;                        // this lane has an o of the previous step to store
+  i32 out_slots = -1, next_out_slots = -1;    // of the steps of this chunk and of the next
+  if constexpr (SLOTS == Slots::token)
+    next_out_slots = load_out_slots(state_out_indices, span.begin, span.end, STEPS);
+  bool stores = false;  // this lane has an o of the previous step to store
 #pragma unroll 1
   for (int chunk = 0; chunk < steps.chunks(); ++chunk) {
     if (makers.makes) steps.make(chunk);
     __syncthreads();
     if (makers.idle) continue;
     if (chunk == steps.chunks() - 1) pdl_launch_dependents();
+    if constexpr (SLOTS == Slots::token) {
+      out_slots = next_out_slots;
+      next_out_slots = load_out_slots(state_out_indices, span.begin + static_cast<i64>(chunk + 1) * STEPS,
+                                      span.end, STEPS);
+    }
     const typename Steps::Step* ready = steps.ready(chunk);
     const int count = steps.count(chunk);
     const auto begin_step = [&](int step) {
@@ -117,11 +146,15 @@ __global__ void __launch_bounds__(
       }
       for (int c = 0; c < COLS; ++c) a_s[c] = next_a_s[c];
       begin_step(next);
+      if constexpr (SLOTS == Slots::token) {
+        const i32 to = out_slot(out_slots, step);
+        if (to >= 0) s.store_to(final_state + to * stride_state + static_cast<i64>(head) * (K * V), column);
+      }
     }
   }
   const f32 last = Tile::sum_of_one(o_part);
   if (stores) store(o_next, narrow<T>({last}));
-  if (final_state) s.store_to(final_state + state_at, column);
+  if (SLOTS != Slots::token && final_state) s.store_to(final_state + state_at, column);
 }
 
 }  // namespace kiln

@@ -9,12 +9,12 @@ namespace {
 
 class ShippedTemplates : public KilnCompiler {};
 
-const char* const kNames[] = {"act_and_mul", "amax",          "append_paged_kv", "attn_decode_paged",
-                              "attn_merge",  "attn_prefill",  "delta_recurrent", "fp8_quant",
-                              "gemm",        "mla_append",    "moe_align",       "moe_combine",
-                              "moe_gemm",    "moe_route",     "rms_norm",        "rope",
-                              "rwkv7_kprep", "rwkv7_out",     "rwkv7_shift_mix", "softmax",
-                              "topk_gate",   "wkv7_recurrent"};
+const char* const kNames[] = {
+    "act_and_mul",    "amax",        "append_paged_kv", "attn_decode_paged", "attn_merge", "attn_prefill",
+    "attn_work_list", "conv1d",      "delta_recurrent", "fp8_quant",         "gemm",       "mla_append",
+    "moe_align",      "moe_combine", "moe_gemm",        "moe_route",         "rms_norm",   "rope",
+    "row_norm",       "rwkv7_kprep", "rwkv7_out",       "rwkv7_shift_mix",   "softmax",    "topk_gate",
+    "wkv7_recurrent"};
 const char* const kHopperNames[] = {"attn_sm90", "mla_decode"};  // compile for sm_90a alone
 
 /// Expects that a prewarm succeeded without a broken limit, and returns its compiled entries.
@@ -409,6 +409,37 @@ template = "wkv7_recurrent"
 T = ["f32", "bf16"]
 K = [4, 52, 100, 256]
 FOR = "decode"
+[[prewarm]]
+template = "conv1d"
+T = ["f32", "bf16"]
+D = [37, 8192]
+W = [2, 3, 4]
+TAPS_FIRST = [false, true]
+TOKENS = [4, 16]
+[[prewarm]]
+template = "row_norm"
+T = ["f32", "bf16"]
+H = [64, 129, 8192, 65536]
+NORM = ["rms", "layer"]
+GATE = ["none", "silu_first"]
+[[prewarm]]
+template = "wkv7_recurrent"
+T = ["f32", "bf16"]
+K = [60, 64, 256]
+FORM = "kk_a"
+FOR = ["any", "decode"]
+STATE = "f16"
+V_FIRST = [false, true]
+SLOTS = "sequence"
+[[prewarm]]
+template = "delta_recurrent"
+T = ["f32", "bf16"]
+K = [60, 128, 256]
+GATE = ["none", "key"]
+FOR = ["any", "decode", "prefill"]
+STATE = "bf16"
+V_FIRST = [false, true]
+SLOTS = "sequence"
 [[prewarm]]
 template = "delta_recurrent"
 T = ["f32", "bf16"]

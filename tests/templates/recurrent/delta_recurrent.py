@@ -128,8 +128,8 @@ class Data:
             "bounded": lambda: self.lower_bound * torch.sigmoid(g if rate is None else rate * g),
         }[self.forms["GATE_INPUT"]]()
 
-    def want(self):
-        """(o, final states) in float64, step by step, by the formula."""
+    def want(self, after=None):
+        """(o, final states) in float64, step by step, by the formula. The list `after` receives the state after each token."""
         group = self.value_heads // self.heads
         q, k, v = self.q.double(), self.k.double(), self.v.double()
         if self.forms["L2NORM"]:
@@ -160,6 +160,8 @@ class Data:
                 u = beta[t] * (v[t] - torch.bmm(k[t, :, None], S)[:, 0])
                 S = torch.baddbmm(S, k[t, :, :, None], u[:, None])
                 out[t] = torch.bmm(q[t, :, None], S)[:, 0]
+                if after is not None:
+                    after.append(S)
             states[n] = S
             begin = end
         return out, states

@@ -23,8 +23,11 @@ SANITIZE = [
 ]
 
 
-def reference(r, w, k, v, a, b, scale=1.0, state=None):
-    """o and the final state [B, H, K, V] in float64, token by token. Inputs are [B, T, H, K or V]."""
+def reference(r, w, k, v, a, b, scale=1.0, state=None, after=None):
+    """o and the final state [B, H, K, V] in float64, token by token. Inputs are [B, T, H, K or V].
+
+    The list `after` receives the states after each token.
+    """
     batch, length, heads, size = k.shape
     s = (
         torch.zeros(batch, heads, size, v.shape[-1], dtype=torch.float64, device="cuda")
@@ -37,6 +40,8 @@ def reference(r, w, k, v, a, b, scale=1.0, state=None):
         a_s = torch.einsum("nhk,nhkv->nhv", at, s)
         s = wt.exp()[..., None] * s + bt[..., None] * a_s[:, :, None] + kt[..., None] * vt[:, :, None]
         o[:, t] = torch.einsum("nhk,nhkv->nhv", rt, s) * scale
+        if after is not None:
+            after.append(s)
     return o, s
 
 
