@@ -12,8 +12,15 @@
 
 namespace kiln {
 
+// Blocks of `threads` threads for an SM. A layer norm with a gate holds two sums and two arrays, and gets twice the registers.
+template <Norm NORM, NormGate GATE>
+constexpr int row_norm_blocks(int threads) {
+  const int blocks = resident_blocks(threads);
+  return NORM == Norm::layer && GATE != NormGate::none && blocks > 1 ? blocks / 2 : blocks;
+}
+
 template <typename T, int H, Norm NORM, NormGate GATE, typename WEIGHT, int VEC, int THREADS, int ROWS>
-__global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
+__global__ void __launch_bounds__(THREADS* ROWS, row_norm_blocks<NORM, GATE>(THREADS* ROWS))
     row_norm(T* out, const T* x, i32 tokens, i32 heads, i64 stride_x, i64 stride_out, f32 eps,
              const WEIGHT* w, const WEIGHT* bias, i64 stride_w, const T* z, i64 stride_z) {
   using Values = Vec<T, VEC>;

@@ -317,6 +317,7 @@ def test_prefill_of_one_token_agrees():
             plan.workspace,
             plan.workers,
             batch.heads,
+            len(batch.k),
             1024,
             128,
             *batch.q.stride()[:2],
