@@ -18,6 +18,7 @@
 // That worker needs no slot for its own part if it knows in time that its part is the last.
 #pragma once
 #include "attention/words.cuh"
+#include "kiln/copy_async.cuh"
 #include "kiln/vector.cuh"
 
 namespace kiln {
@@ -155,14 +156,16 @@ struct AttentionPlan {
 // object lies in shared memory. This saves the registers that would hold it while a tile is computed.
 template <int TILE_ROWS, int TILE_KV, int GROUP, bool CAUSAL, bool WINDOW>
 struct AttentionTiles {
-  AttentionItem now;  // the current tile, or part of a tile
-  i32 item, end;      // index of the item that `now` belongs to, and the end of the block's items
-  i32 left;           // tiles of that item after `now`
-  bool is_there;      // the next item is already in `now`
-  bool lets_in;       // whether the block lets the next launch begin early
-  const i32* items;   // words of the first item of the list
+  AttentionItem now;                 // the current tile, or part of a tile
+  alignas(16) AttentionItem coming;  // the item after it, once its copy has ended
+  i32 item, end;     // index of the item that `now` belongs to, and the end of the block's items
+  i32 left;          // tiles of that item after `now`
+  bool is_there;     // the next item is already in `now`
+  bool lets_in;      // whether the block lets the next launch begin early
+  const i32* items;  // words of the first item of the list
 
-  // One thread calls it first, with begin(), end() and first_item() of the block's worker.
+  // The same thread calls begin() and next(). It calls begin() first, with begin(), end() and first_item() of the block's
+  // worker.
   __device__ __forceinline__ void begin(const AttentionPlan& plan, i32 items_begin, i32 items_end,
                                         const AttentionItem& first, bool lets_next_in = true) {
     now = first;
@@ -173,17 +176,23 @@ struct AttentionTiles {
     lets_in = lets_next_in;
     items = plan.words_of(0);
   }
-  // Goes to the next tile; any() then says whether that tile exists. One thread calls it, between two
-  // barriers of the block.
+  // Goes to the next tile; any() then says whether that tile exists. Call it between two barriers of the block.
   __device__ __forceinline__ void next(const AttentionPlan& plan, i32 window_left, i32 window_right = -1) {
     if (left > 0) {
       go_to_next_tile<CAUSAL, WINDOW>(now, TILE_ROWS, TILE_KV, GROUP, window_left);
       --left;
     } else if (++item < end) {
       constexpr int WORDS = AttentionPlan::ITEM;
-      if (!is_there) now = AttentionPlan::item_of(load<WORDS>(items + static_cast<i64>(item) * WORDS));
+      if (!is_there) {
+        copy_async_wait<0>();
+        now = coming;
+      }
       is_there = false;
       left = now.tiles() - 1;
+      if (item + 1 < end) {  // the copy runs beside the tile
+        copy_async<WORDS>(reinterpret_cast<i32*>(&coming), items + static_cast<i64>(item + 1) * WORDS);
+        copy_async_commit();
+      }
     }
     if (WINDOW && !CAUSAL && window_right >= 0) trim(window_right);
   }
