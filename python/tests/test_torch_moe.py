@@ -170,8 +170,8 @@ def test_the_block_has_room_for_the_rows_of_nearly_every_expert():
     for pairs, block in pairs_of_128_experts.items():
         assert _fused_moe.block_of(pairs, 128) == block
         assert _fused_moe.block_of(pairs, 128, quantised=True) == (block if pairs == 1 << 20 else min(block, 64))
-    assert _fused_moe.block_of(192 * 128, 128, quantised=True) == 64
-    assert _fused_moe.block_of(193 * 128, 128, quantised=True) == 128
+    assert _fused_moe.block_of(127 * 128, 128, quantised=True) == 64
+    assert _fused_moe.block_of(128 * 128, 128, quantised=True) == 128
 
 
 def test_x_may_be_rows_of_a_wider_tensor(computing):

@@ -218,7 +218,7 @@ block = ["32"]
       page.find("- Work list of kind attention, made on the host before the launch: it lies in `plan`, its "
                 "partial results in `partial`, for `workers` blocks; `tile_rows` = `N`, `tile_kv` = `64`, "
                 "`group` = `1`, `causal` = `0`, `window` = `0`, `tile_cost` = `1`, `min_units` = `4`, "
-                "`tiles_together` = `0`, `heads_together` = `0`.\n"),
+                "`tiles_together` = `0`, `heads_together` = `0`, `resident_kv` = `0`.\n"),
       std::string::npos)
       << page;
   const std::string text = kiln({"templates", "planned"}).out;
