@@ -482,7 +482,7 @@ class LatentDecode(_Planned):
             "mla_decode",
             heads,
             {"T": dtype, "HEADS": heads, "KV": kv_dtype or dtype, "CAUSAL": causal},
-            device,
+            _place(device),
             max_requests=max_requests,
             max_tokens=max_tokens,
             kv_heads=-(-heads // 64),  # groups of heads
