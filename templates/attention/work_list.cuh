@@ -164,7 +164,7 @@ struct AttentionTiles {
   bool lets_in;      // whether the block lets the next launch begin early
   const i32* items;  // words of the first item of the list
 
-  // The same thread calls begin() and next(). It calls begin() first, with begin(), end() and first_item() of the block's
+  // One thread calls begin() and next(). It calls begin() first, with begin(), end() and first_item() of the block's
   // worker.
   __device__ __forceinline__ void begin(const AttentionPlan& plan, i32 items_begin, i32 items_end,
                                         const AttentionItem& first, bool lets_next_in = true) {

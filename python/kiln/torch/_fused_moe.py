@@ -80,7 +80,7 @@ def block_of(pairs: int, experts: int, quantised: bool = False) -> int:
 
     A second block of an expert reads its weight once more, and an emptier block costs little. The rows of an expert are
     nearly Poisson distributed, and 2 standard deviations above the mean are enough for 97 of 100. With `quantised` weights
-    blocks of 64 rows serve up to a mean of 127 rows: at 128 those of 128 rows were faster by a sixth on an H100.
+    blocks of 64 rows serve up to a mean of 127 rows: at 128 the larger blocks were faster by a sixth on an H100.
     """
     mean, block = pairs / experts, 8
     largest = 64 if quantised and mean < 128 else 128
