@@ -293,6 +293,32 @@ KILN_API kiln_status kiln_service_describe_fingerprint(kiln_service* service, ki
  */
 KILN_API kiln_status kiln_service_adopt(kiln_service* service, uint64_t* adopted);
 
+/** Launches of one kernel that could not do their work. The strings live until the callback returns. */
+typedef struct kiln_device_fault {
+  size_t struct_size;
+  const char* template_name;
+  const char* specialization;
+  const char* reason; /**< of the last of these launches, as a sentence */
+  int32_t code;       /**< the reason as a number; from 256 on, the template decides what it means */
+  int32_t device;     /**< ordinal */
+  uint32_t launches;  /**< launches that failed since the last call */
+} kiln_device_fault;
+typedef void (*kiln_device_fault_callback)(const kiln_device_fault* fault, void* user);
+
+/**
+ * Names the kernels of which a launch could not do its work, such as an attention launch with a plan of another
+ * kernel.
+ *
+ * The callback gets each kernel that has new faults, in this thread and before the call returns.
+ * A fault is reported once. Launches that still run are reported by a later call.
+ * The call reads a few words from the device for each loaded kernel that can report faults.
+ * It waits for no other stream, and may be made while a stream captures.
+ * A sealed service reports faults, too. Faults of kernels that were unloaded are lost. A forked child has none.
+ * driver: a context is lost or destroyed.
+ */
+KILN_API kiln_status kiln_service_device_faults(kiln_service* service, kiln_device_fault_callback callback,
+                                                void* user);
+
 enum { KILN_DEVICE_CURRENT = -1, KILN_DEVICE_NONE = -2 };
 
 /**
@@ -946,8 +972,9 @@ KILN_API kiln_status kiln_service_describe_blobs(kiln_service* service, kiln_tex
  *
  * Shipped kernels compare the plan with their own specialisation and with the launch.
  * They compare tiles, group, causality, workers, kv heads and window_left.
- * On a mismatch they trap, because wrong results would be worse.
- * The next synchronisation then returns CUDA_ERROR_LAUNCH_FAILED, and the context is lost.
+ * On a mismatch they compute nothing, and kiln_service_device_faults() names the kernel and the reason.
+ * The results of as many rows as the argument `tokens` says are then 0, and their lse is -infinity. Operators pass it.
+ * With KILN_DEBUG=1 such a launch traps: CUDA_ERROR_LAUNCH_FAILED follows, and the context is lost.
  *
  * The lengths of a batch may be known on the device alone. A manifest allows this by `on = "device"`.
  * The buffer then gets a plan of the host once, such as the plan of no requests.
@@ -988,7 +1015,7 @@ typedef struct kiln_attention_lengths {
   int32_t page_size;
   /** A token sees at most this many tokens before its own place. -1: all of them.
    *  A kernel without a window takes -1 only, so a struct of zeros is refused.
-   *  The launch takes the same value as an argument, and traps when it differs. */
+   *  The launch takes the same value as an argument, and computes nothing when it differs. */
   int32_t window_left;
   /** [requests + 1]: the first token of each request in q, then the end. Null: one token for each request. */
   const int32_t* qo_indptr;

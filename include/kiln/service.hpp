@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kiln/blobs.hpp"
 #include "kiln/kernel_template.hpp"
@@ -20,6 +21,13 @@ using Stats = kiln_stats;
 
 /// Seals every Service of this process, now and in future (kiln_process_seal in kiln.h).
 inline void process_seal() { detail::check(kiln_process_seal()); }
+
+/// Launches of one kernel that could not do their work (kiln_device_fault in kiln.h).
+struct DeviceFault {
+  std::string template_name, specialization, reason;
+  std::int32_t code = 0, device = 0;
+  std::uint32_t launches = 0;
+};
 
 /// Opens templates and owns their kernels. Thread-safe. Move-only.
 ///
@@ -157,6 +165,17 @@ class Service {
   std::string fingerprint() const {
     char out[33];
     detail::check(kiln_service_fingerprint(handle_.get(), out));
+    return out;
+  }
+  /// The kernels of which a launch could not do its work since the last call (kiln_service_device_faults in kiln.h).
+  /// Throws Error(driver).
+  std::vector<DeviceFault> device_faults() {
+    std::vector<DeviceFault> out;
+    const auto add = [](const kiln_device_fault* f, void* to) {
+      static_cast<std::vector<DeviceFault>*>(to)->push_back(
+          {f->template_name, f->specialization, f->reason, f->code, f->device, f->launches});
+    };
+    detail::check(kiln_service_device_faults(handle_.get(), add, &out));
     return out;
   }
   /// Lets get_or_fallback return the specialised kernels that have become ready. Returns how many there are.

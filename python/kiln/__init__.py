@@ -20,7 +20,7 @@ from ._errors import Code, CompileError, DeadlineExceeded, Error, NotReady
 from ._fingerprint import Fingerprint, RanksDiffer, fingerprint
 from ._kiln import Family, Image, Kernel, Template, attention_plan, attention_sizes, library_version, process_seal
 from ._service import CaptureScope, Service
-from ._values import AttentionPlan, AttentionSizes, DevicePtr, KernelInfo, Progress
+from ._values import AttentionPlan, AttentionSizes, DeviceFault, DevicePtr, KernelInfo, Progress
 
 __version__ = library_version()
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "CompileError",
     "DeadlineExceeded",
     "DeviceArray",
+    "DeviceFault",
     "DevicePtr",
     "Error",
     "Family",

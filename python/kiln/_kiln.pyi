@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from ._values import AttentionPlan, AttentionSizes, KernelInfo
+from ._values import AttentionPlan, AttentionSizes, DeviceFault, KernelInfo
 
 DEVICE_CURRENT: int
 DEVICE_NONE: int
@@ -227,6 +227,8 @@ class Service:
         """A JSON object of what the fingerprint covers (kiln_service_describe_fingerprint in kiln.h)."""
     def adopt(self) -> int:
         """Lets get(fallback=True) return the specialised kernels that have become ready; returns their number."""
+    def device_faults(self) -> list[DeviceFault]:
+        """The kernels of which a launch could not do its work since the last call: see kiln_service_device_faults in kiln.h."""
     def stats(self) -> dict[str, int | float]:
         """Counters since the service was made: the fields of kiln_stats in kiln.h."""
 

@@ -68,6 +68,19 @@ class Progress(NamedTuple):
     skipped: int
 
 
+class DeviceFault(NamedTuple):
+    """Launches of one kernel that could not do their work: see kiln_device_fault in kiln.h."""
+
+    template: str
+    specialization: str
+    #: of the last of these launches
+    reason: str
+    code: int
+    device: int
+    #: launches that failed since the last call of device_faults()
+    launches: int
+
+
 class AttentionSizes(NamedTuple):
     """Sizes of an attention kernel's plan and workspace: see kiln_attention_sizes in kiln.h."""
 

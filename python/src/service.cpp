@@ -213,6 +213,24 @@ class Service {
     call(holder_, [&] { return kiln_service_adopt(handle(), &adopted); });
     return adopted;
   }
+  nb::list device_faults() {
+    struct Fault {
+      std::string of, specialization, reason;
+      int32_t code, device;
+      uint32_t launches;
+    };
+    std::vector<Fault> faults;
+    const kiln_device_fault_callback add = [](const kiln_device_fault* f, void* to) {
+      static_cast<std::vector<Fault>*>(to)->push_back(
+          {f->template_name, f->specialization, f->reason, f->code, f->device, f->launches});
+    };
+    call(holder_, [&] { return kiln_service_device_faults(handle(), add, &faults); });
+    const nb::object made = nb::module_::import_("kiln._values").attr("DeviceFault");
+    nb::list out;
+    for (const Fault& f : faults)
+      out.append(made(f.of, f.specialization, f.reason, f.code, f.device, f.launches));
+    return out;
+  }
   nb::dict stats() {
     kiln_stats s{};
     s.struct_size = sizeof s;
@@ -326,6 +344,7 @@ void add_service(nb::module_& m) {
       .def("fingerprint", &Service::fingerprint)
       .def("describe_fingerprint", &Service::describe_fingerprint)
       .def("adopt", &Service::adopt)
+      .def("device_faults", &Service::device_faults)
       .def("stats", &Service::stats);
 }
 

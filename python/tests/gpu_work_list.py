@@ -6,6 +6,7 @@ python -m pytest -q -s python/tests/gpu_work_list.py
 import random
 
 import attention_cases
+import kiln.torch
 import pytest
 import torch
 from kiln.torch import PagedDecode, RaggedPrefill
@@ -65,6 +66,8 @@ def test_words_are_those_of_the_host(kind):
         most_q, most_kv = draw.choice([(1, 300), (4, 9000), (200, 200), (3000, 5000)])
         if requests > 100:
             most_q = min(most_q, 200)
+        if kind not in ("decode", "tokens"):  # the host hands out in waves what does not fit the L2, and the device does not
+            most_kv = min(most_kv, 1 + 20000 // requests)
         batch = Batch(draw, requests, most_q, most_kv)
         tokens = max(sum(batch.q), 1)
         workers = draw.choice([0, 1, 7, 300])
@@ -112,6 +115,106 @@ def test_a_captured_graph_plans_with_the_lengths_of_its_replay():
         expected, expected_lse = other(q, k, v, table)
         n = sum(batch.q)
         assert torch.equal(o[:n], expected[:n]) and torch.equal(lse[:n], expected_lse[:n])
+
+
+def faults():
+    return [(f.template, f.reason, f.launches) for f in kiln.torch.service().device_faults()]
+
+
+def assert_cleared(o, lse):
+    assert not o.any() and bool((lse == -torch.inf).all())
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_plan_of_another_launch_gives_zeros_and_a_fault(captured):
+    batch = Batch(random.Random(5), 9, 1, 700)
+    q = torch.randn(9, 32, 128, device="cuda", dtype=torch.bfloat16)
+    k, v = (torch.randn(500, PAGE, 8, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    table = torch.randperm(500, device="cuda").int()
+    module, windowed = decode(9), decode(9, window_left=64)
+    lengths = plan(module, batch, several=False)
+    for one in (module, windowed):
+        one.plan(**lengths)
+    expected = module(q, k, v, table)
+    right = module.plan_words.clone()
+    faults()
+
+    def run():
+        if not captured:
+            return module(q, k, v, table)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = module(q, k, v, table)
+        graph.replay()
+        return out
+
+    wrong = {
+        "the work list was made for another window_left": windowed.plan_words,
+        "the work list was made for another kernel, or was never written": torch.zeros_like(right),
+        "the work list was made for another number of workers": right.clone().index_fill_(0, torch.tensor([1], device="cuda"), 3),
+        "the work list was made for another number of kv heads": right.clone().index_fill_(0, torch.tensor([2], device="cuda"), 3),
+    }
+    for reason, words in wrong.items():
+        module.plan_words.copy_(words)
+        assert_cleared(*run())
+        assert faults() == [("attn_decode_paged", reason, 1)]
+        assert faults() == []
+    module.plan_words.copy_(right)
+    for got, same in zip(run(), expected):
+        assert torch.equal(got, same), "the context is alive, and the kernel as it was"
+    assert faults() == []
+
+
+def test_a_prefill_of_another_plan_gives_zeros_and_a_fault():
+    q, k, v = (torch.randn(300, heads, 128, device="cuda", dtype=torch.bfloat16) for heads in (32, 8, 8))
+    module, full = prefill(2, 300), prefill(2, 300, causal=False)
+    for one in (module, full):
+        one.plan([0, 100, 300], [0, 100, 300])
+    module(q, k, v)
+    faults()
+    module.plan_words.copy_(full.plan_words[: module.plan_words.numel()])
+    assert_cleared(*module(q, k, v))
+    ((template, reason, launches),) = faults()
+    assert template in ("attn_prefill", "attn_sm90") and "another kernel" in reason and launches == 1
+
+
+@pytest.mark.parametrize(
+    "ends, lengths, reason",
+    [
+        ([0, 3, 2, 8], [1, 1, 1], "a length of the batch"),
+        ([0, 1, 2, 3], [1, 17, 1], "a length of the batch"),
+        ([0, 1, 2], [1, 1], ""),
+    ],
+)
+def test_wrong_lengths_on_the_device_give_zeros_and_a_fault(ends, lengths, reason):
+    module = decode(3)
+    n = len(lengths)
+    q = torch.randn(n, 32, 128, device="cuda", dtype=torch.bfloat16)
+    k, v = (torch.randn(8, PAGE, 8, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    module(q, k, v, i32(range(8)))
+    faults()
+    module.plan_on_device(i32(ends), kv_len=i32(lengths))
+    o, lse = module(q, k, v, i32(range(8)))
+    found = faults()
+    if not reason:
+        assert found == [] and o.any()
+        return
+    assert_cleared(o, lse)
+    assert {f[0] for f in found} == {"attn_work_list", "attn_decode_paged"}
+    assert next(f[1] for f in found if f[0] == "attn_work_list").startswith(reason)
+
+
+def test_a_launch_without_any_plan_gives_zeros_and_a_fault():
+    module = decode(3)
+    faults()
+    assert_cleared(
+        *module(
+            torch.randn(3, 32, 128, device="cuda", dtype=torch.bfloat16),
+            *(torch.randn(8, PAGE, 8, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2)),
+            i32(range(8)),
+        )
+    )
+    assert [f[0] for f in faults()] == ["attn_decode_paged"]
 
 
 def timed(call, inputs=()):

@@ -394,3 +394,22 @@ def test_wrong_lengths_on_the_device_are_refused_by_name(launching):
         attention.plan_on_device(i32(0, 1, 2), kv_len=i32(1))
     with pytest.raises(kiln.Error, match="last_page_len"):
         attention.plan_on_device(i32(0, 1, 2))
+
+
+def test_faults_of_launches_are_reported_once(launching, driver):
+    """The fake driver's device memory is the process's: the test counts a failed launch as the kernel would."""
+    import ctypes
+
+    attention = decode()
+    attention.plan([0, 3, 4], last_page_len=[5, 1])
+    k, v, pages = caches()
+    attention(bf16(2, 8, 64), k, v, pages)
+    assert launching.device_faults() == []
+    kernel = launching.open("attn_decode_paged").get("bf16", 64, 4)
+    address, size = kernel.variable("device_fault")
+    words = (ctypes.c_uint32 * (size // 4)).from_address(int(address))
+    words[0], words[1] = 2, 3
+    (fault,) = launching.device_faults()
+    assert (fault.template, fault.code, fault.launches, fault.device) == ("attn_decode_paged", 3, 2, 0)
+    assert "GROUP=4" in fault.specialization and "another number of kv heads" in fault.reason
+    assert launching.device_faults() == []

@@ -57,5 +57,6 @@
   REQUIRED(cuMemFree, 3020)                                   \
   REQUIRED(cuMemcpyHtoD, 3020)                                \
   REQUIRED(cuMemcpyDtoH, 3020)                                \
+  REQUIRED(cuMemcpyDtoHAsync, 3020)                           \
   REQUIRED(cuMemcpyDtoD, 3020)                                \
   REQUIRED(cuMemsetD8, 3020)

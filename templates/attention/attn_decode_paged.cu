@@ -31,6 +31,16 @@ struct DecodeShared {
   i32 last;
 };
 
+// Takes the place of the attention where the list is for another launch. It is a function of its own, because inlined it
+// would make the widest kernel spill registers.
+template <typename T, int DV>
+__device__ __noinline__ void refuse(AttentionPlan work, u32 made_for, T* o, f32* lse, i32 tokens,
+                                    i32 kv_heads, i32 heads, i32 window_left, i64 stride_o,
+                                    i64 stride_o_head) {
+  work.refuse(made_for, kv_heads, window_left);
+  clear_results<DV>(o, lse, tokens, heads, stride_o, stride_o_head);
+}
+
 // A block with at least LONG kv tokens makes the next launch wait for this launch's end. A launch that is let in
 // earlier takes the SMs as they become free. The SMs that it leaves out are then left to chance, and it loses 2 %
 // (decode after decode; see `workers` in the manifest).
@@ -42,7 +52,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                       i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k_page,
                       i64 stride_k_slot, i64 stride_k_head, i64 stride_v_page, i64 stride_v_slot,
                       i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap, i32 window_left,
-                      const f32* alibi_slopes, const f32* k_scale, const f32* v_scale, i64 stride_scale) {
+                      const f32* alibi_slopes, const f32* k_scale, const f32* v_scale, i64 stride_scale,
+                      i32 o_tokens) {
   using Shared = DecodeShared<T, KV, D, DV, GROUP, ROWS, STAGES, WARPS, BUFFERS>;
   using Queries = DecodeQueries<T, KV, D, GROUP>;
   using Ring = typename Shared::Ring;
@@ -75,7 +86,11 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   Ring ring(cache, all_queries, work, items, own, warp, lane, window_left);
   if (thread == 0) join.init(), shared.meeting.init(WARPS);
   queries.init(lane);
-  work.require(attention_made_for(GROUP, TURN, GROUP, true), kv_heads, window_left);
+  constexpr u32 MADE_FOR = attention_made_for(GROUP, TURN, GROUP, true);
+  if (work.differs(MADE_FOR, kv_heads, window_left)) {
+    return refuse<T, DV>(work, MADE_FOR, o, lse, o_tokens, kv_heads, kv_heads * GROUP, window_left, stride_o,
+                         stride_o_head);
+  }
   if (items_begin == items_end) return pdl_launch_dependents();
   const Vec<i32, 4> third = items.ask(work, items_begin, items_end);
   ring.begin(item, items_begin);

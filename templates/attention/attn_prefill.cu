@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                  i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap,
                  i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr,
                  const i32* kv_indices, i32 page_size, i64 stride_k_page, i64 stride_v_page, i32 window_right,
-                 const f32* sinks) {
+                 const f32* sinks, i32 tokens) {
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, WARPS>;
   using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, WINDOW>;
   using Row = PackedRow<GROUP>;
@@ -50,7 +50,11 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     // None of these loads waits for another of them.
     const i32 begin = work.begin(worker), end = work.end(worker), busy = work.busy();
     const AttentionItem first = work.first_item(worker);
-    work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, true), kv_heads, window_left);
+    constexpr u32 MADE_FOR = attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, true);
+    if (work.differs(MADE_FOR, kv_heads, window_left)) {
+      work.refuse(MADE_FOR, kv_heads, window_left);
+      return clear_results<DV>(o, lse, tokens, kv_heads * GROUP, stride_o, stride_o_head);
+    }
     // The next launch is let in before this launch's end, which saves 0.8 us. It is not let in if two of its
     // blocks would then share an SM. That happens if this launch leaves room on most SMs, but too few free
     // SMs for the next launch's first workers. For prompts of 512 tokens without causality, one after

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(384, 1)
               const T* q, i32* plan, f32* workspace, i32 workers, i32 kv_heads, i64 stride_o,
               i64 stride_o_head, i64 stride_q, i64 stride_q_head, f32 sm_scale, f32* lse, f32 soft_cap,
               i32 window_left, const i32* kv_indices, i32 page_size, i32 box, i32 window_right,
-              const f32* sinks) {
+              const f32* sinks, i32 tokens) {
   constexpr int TILE_ROWS = 128, LOADER = 256;  // the number of the first thread that loads
   constexpr int BOTH = 1, OWN = 2;              // barriers of both computing warpgroups, and of each
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, 8>;
@@ -109,7 +109,11 @@ __global__ void __launch_bounds__(384, 1)
   {
     const i32 begin = work.begin(blockIdx.x), end = work.end(blockIdx.x);
     const AttentionItem first = work.first_item(blockIdx.x);
-    work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL, true), kv_heads, window_left);
+    constexpr u32 MADE_FOR = attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL, true);
+    if (work.differs(MADE_FOR, kv_heads, window_left)) {
+      work.refuse(MADE_FOR, kv_heads, window_left);
+      return clear_results<DV>(o, lse, tokens, kv_heads * GROUP, stride_o, stride_o_head);
+    }
     if (threadIdx.x == 0) shared.tiles.begin(work, begin, end, first);
     if (threadIdx.x == LOADER) shared.loader_tiles.begin(work, begin, end, first);
   }

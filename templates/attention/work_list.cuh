@@ -19,6 +19,7 @@
 #pragma once
 #include "attention/words.cuh"
 #include "kiln/copy_async.cuh"
+#include "kiln/fault.cuh"
 #include "kiln/vector.cuh"
 
 namespace kiln {
@@ -32,14 +33,22 @@ struct AttentionPlan {
   // The number of words of the table, and also of the counters.
   __device__ __forceinline__ i32 table() const { return AttentionWords::table(workers); }
 
-  // Traps if the list was made for other tiles, heads, masks or numbers of workers. Results would otherwise
-  // be wrong or missing. A trap ends the launch with an error, and the context is lost. The check costs one
-  // load of 16 bytes, which runs beside the loads of begin(). Call it after pdl_wait().
-  __device__ __forceinline__ void require(u32 made_for, i32 kv_heads, i32 window_left) const {
+  // Returns whether the list was made for other tiles, heads, masks or numbers of workers. Results would then be
+  // wrong or missing: the kernel calls refuse() instead, and returns. All threads get the same answer. The check
+  // costs one load of 16 bytes, which runs beside the loads of begin(). Call it after pdl_wait().
+  __device__ __forceinline__ bool differs(u32 made_for, i32 kv_heads, i32 window_left) const {
     const Vec<i32, 4> v = load<4>(words);
-    const u32 differs = (v.word[0] ^ made_for) | (v.word[1] ^ workers) | (v.word[2] ^ kv_heads) |
-                        (v.word[3] ^ max(window_left, -1));
-    if (differs != 0) asm volatile("trap;");  // one branch; only `v` has to be loaded
+    return ((v.word[0] ^ made_for) | (v.word[1] ^ workers) | (v.word[2] ^ kv_heads) |
+            (v.word[3] ^ max(window_left, -1))) != 0;  // one branch; only `v` has to be loaded
+  }
+  // Reports a list that differs() to the host. All threads of the grid call it.
+  __device__ __forceinline__ void refuse(u32 made_for, i32 kv_heads, i32 window_left) const {
+    if (blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x + threadIdx.y + threadIdx.z != 0) return;
+    const Vec<i32, 4> v = load<4>(words);
+    report_fault(v.word[0] != made_for                     ? FAULT_OTHER_KERNEL
+                 : v.word[1] != static_cast<u32>(workers)  ? FAULT_OTHER_WORKERS
+                 : v.word[2] != static_cast<u32>(kv_heads) ? FAULT_OTHER_HEADS
+                                                           : FAULT_OTHER_WINDOW);
   }
 
   // Starts to bring into the L2 what begin() and first_item() read for a worker. This is allowed before
@@ -151,6 +160,22 @@ struct AttentionPlan {
     return true;
   }
 };
+
+// The results of rows that see nothing: 0, and an lse of -infinity. They stand in for the results of a launch whose
+// list was refused, so that nothing reads what the memory held before. All threads of the grid call it. The loop is
+// slow, and as short as it can be, because longer code would make some kernels spill registers.
+// REQUIRES: blocks of DV / 8 threads or more along x; strides are multiples of 8.
+template <int DV, typename T>
+__device__ __forceinline__ void clear_results(T* o, f32* lse, u32 tokens, u32 heads, i64 stride_o,
+                                              i64 stride_o_head) {
+  static_assert(sizeof(T) == 2 && DV % 8 == 0, "a store has eight elements");
+#pragma unroll 1
+  for (u32 row = blockIdx.x; row < tokens * heads; row += gridDim.x) {
+    T* const to = o + row / heads * stride_o + row % heads * stride_o_head;
+    if (threadIdx.x < DV / 8) store(to + threadIdx.x * 8, Vec<T, 8>{});
+    if (lse && threadIdx.x == 0) lse[row] = -__int_as_float(0x7f800000);
+  }
+}
 
 // Goes through the tiles and parts of tiles of a block, for a kernel whose work list has tiles_together. The
 // object lies in shared memory. This saves the registers that would hold it while a tile is computed.

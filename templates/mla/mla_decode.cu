@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(384, 1)
     mla_decode(const __grid_constant__ TensorMap map, T* o, const T* q, const KV* kv_cache,
                const i32* kv_indices, i32* plan, f32* workspace, i32 workers, i32 page_size, i64 stride_o,
                i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_page, i64 stride_slot,
-               f32 sm_scale, f32* lse) {
+               f32 sm_scale, f32* lse, i32 tokens) {
   constexpr int ROWS = 64, BLOCK = Latent::BLOCK, LOADER = 256;  // the number of the first thread that loads
   // Barriers of both computing warpgroups, and of the one that loads. LatentTile has barriers 2 and 3.
   constexpr int BOTH = 1, LOADERS = 4;
@@ -66,7 +66,11 @@ __global__ void __launch_bounds__(384, 1)
   {
     const i32 begin = work.begin(blockIdx.x), end = work.end(blockIdx.x);
     const AttentionItem first = work.first_item(blockIdx.x);
-    work.require(attention_made_for(ROWS, BLOCK, GROUP, CAUSAL), HEADS / GROUP, -1);
+    constexpr u32 MADE_FOR = attention_made_for(ROWS, BLOCK, GROUP, CAUSAL);
+    if (work.differs(MADE_FOR, HEADS / GROUP, -1)) {
+      work.refuse(MADE_FOR, HEADS / GROUP, -1);
+      return clear_results<Latent::VALUES>(o, lse, tokens, HEADS, stride_o, stride_o_head);
+    }
     if (threadIdx.x == 0) shared.tiles.begin(work, begin, end, first);
     if (threadIdx.x == LOADER) shared.loader_tiles.begin(work, begin, end, first);
   }

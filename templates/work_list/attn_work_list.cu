@@ -1,5 +1,6 @@
 // Writes the work list of an attention launch from lengths in device memory, over a list that the host has written
 // once. A captured graph can thus replay an attention launch with lengths that only the device knows.
+#include "kiln/fault.cuh"
 #include "kiln/pdl.cuh"
 #include "work_list/block.cuh"
 #include "work_list/writer.cuh"
@@ -21,9 +22,12 @@ __global__ void __launch_bounds__(THREADS, 1)
   pdl_wait();
   Writer writer{{&scan}, common, measured,
                 shares,  plan,   {requests, page_size, qo_indptr, kv_indptr, kv_len, last_page_len}};
-  const int refusal = writer(workers);
+  const unsigned refusal = writer(workers);
   // A list for no kernel: the next attention launch refuses it.
-  if (refusal != work_list::WRITTEN && blockIdx.x + threadIdx.x == 0) plan[0] = 0;
+  if (refusal != FAULT_NONE && blockIdx.x + threadIdx.x == 0) {
+    plan[0] = 0;
+    report_fault(refusal);
+  }
 }
 
 }  // namespace kiln

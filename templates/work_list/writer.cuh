@@ -16,6 +16,7 @@
 #pragma once
 
 #include "attention/words.h"
+#include "kiln/fault_words.h"
 #include "work_list/line.h"
 #include "work_list/tiles.h"
 
@@ -28,14 +29,6 @@ struct DeviceLengths {
   const int* kv_indptr;
   const int* kv_len;         // may be null
   const int* last_page_len;  // may be null
-};
-
-/// The reasons for which a list is not written.
-enum Refusal : int {
-  WRITTEN = 0,
-  NO_LIST = 1,  // the buffer holds no list of a kernel whose manifest lets the device write lists
-  LIMITS = 2,   // more requests, tokens or workers than the limits of the buffer
-  LENGTHS = 3,  // a length is negative, shrinks, or is more than its pages or rows hold
 };
 
 /// A request as the writer keeps it. Numbers of tiles, columns and items count groups of heads, with one head for
@@ -81,7 +74,8 @@ struct Common {
   Shape shape;
   Slope slope;
   Int head_groups, team, most_shares, max_tokens;
-  int workers, kv_heads, window_left, max_requests, refusal, longest;
+  int workers, kv_heads, window_left, max_requests, longest;
+  unsigned refusal;
   int starts[Slope::MOST_IN_TABLE];
   Int sums[Slope::MOST_IN_TABLE + 1];
 };
@@ -102,19 +96,19 @@ struct Writer {
   int* list;
   DeviceLengths lengths;
 
-  /// Writes the list, or returns what was wrong with its buffer or the lengths.
-  KILN_BOTH int operator()(int workers) {
+  /// Writes the list, or returns the FaultReason for which it does not.
+  KILN_BOTH unsigned operator()(int workers) {
     crew.each(1, [&](int) { read_header(workers); });
-    if (common.refusal != WRITTEN) return common.refusal;
+    if (common.refusal != FAULT_NONE) return common.refusal;
     const RequestSum all = measure();
-    if (all.refused) return LENGTHS;
-    if (all.tokens > common.max_tokens) return LIMITS;
+    if (all.refused) return FAULT_LENGTHS;
+    if (all.tokens > common.max_tokens) return FAULT_LIMITS;
     if (all.tiles <= common.most_shares) find_longest(all.tiles);
     const Cutting cutting(common.shape, {all.line, all.tiles, common.longest}, common.most_shares);
     cutting.alone ? part(cutting) : cut(cutting);
     const ShareSum counted = count(cutting, all);
     write(cutting, all, counted);
-    return WRITTEN;
+    return FAULT_NONE;
   }
 
  private:
@@ -129,14 +123,14 @@ struct Writer {
     out.max_requests = from.max_requests;
     out.max_tokens = from.max_tokens;
     out.longest = 0;
-    out.refusal = WRITTEN;
+    out.refusal = FAULT_NONE;
     if (!unpack({{from.shape[0], from.shape[1], from.shape[2]}}, out.shape) || out.workers < 1 ||
         out.kv_heads < 1) {
-      out.refusal = NO_LIST;
+      out.refusal = FAULT_NO_LIST;
       return;
     }
     if (lengths.requests > out.max_requests || out.workers != workers) {
-      out.refusal = LIMITS;
+      out.refusal = FAULT_LIMITS;
       return;
     }
     out.slope = Slope(out.shape);

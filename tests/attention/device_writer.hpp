@@ -46,7 +46,7 @@ struct OneThread {
 };
 
 struct DeviceResult {
-  int refusal = 0;
+  unsigned refusal = FAULT_NONE;
   int rounds = 0;  ///< rounds of cuts, of one block
 };
 

@@ -127,7 +127,7 @@ TEST_P(AttentionListOnDevice, IsTheHostsWordForWord) {
     std::vector<std::int32_t> words = begun(batch);
     const DeviceResult result =
         write_on_device(words, batch.lengths(), static_cast<int>(batch.limits.workers));
-    ASSERT_EQ(result.refusal, work_list::WRITTEN) << "batch " << i;
+    ASSERT_EQ(result.refusal, FAULT_NONE) << "batch " << i;
     ASSERT_EQ(words, of_host(batch)) << "batch " << i;
   }
 }
@@ -141,8 +141,10 @@ TEST_P(AttentionListOnDevice, IsTheHostsAfterAnyOtherList) {
     LengthsOnDevice shorter = batch;  // the same number of requests, as in a captured graph
     for (std::int32_t& end : shorter.qo) end = std::min(end, batch.qo.front() + 1);
     for (std::size_t j = 0; j < shorter.kv_len.size(); ++j) shorter.kv_len[j] /= 2;
-    ASSERT_EQ(write_on_device(words, shorter.lengths(), static_cast<int>(batch.limits.workers)).refusal, 0);
-    ASSERT_EQ(write_on_device(words, batch.lengths(), static_cast<int>(batch.limits.workers)).refusal, 0);
+    ASSERT_EQ(write_on_device(words, shorter.lengths(), static_cast<int>(batch.limits.workers)).refusal,
+              FAULT_NONE);
+    ASSERT_EQ(write_on_device(words, batch.lengths(), static_cast<int>(batch.limits.workers)).refusal,
+              FAULT_NONE);
     // Words after the list keep what the shorter list wrote there.
     const std::int64_t used = before[8] + static_cast<std::int64_t>(batch.lengths().requests) * kRequestWords;
     for (std::int64_t w = 0; w < used; ++w) {
@@ -163,8 +165,8 @@ class AttentionListOfTheDevice : public ::testing::Test {
     words_ = begun(batch_);
     before_ = words_;
   }
-  int write(int workers = 7) { return write_on_device(words_, batch_.lengths(), workers).refusal; }
-  void expect_refused(int why, int workers = 7) {
+  unsigned write(int workers = 7) { return write_on_device(words_, batch_.lengths(), workers).refusal; }
+  void expect_refused(unsigned why, int workers = 7) {
     EXPECT_EQ(write(workers), why);
     EXPECT_EQ(words_, before_) << "nothing may be written";
   }
@@ -173,22 +175,22 @@ class AttentionListOfTheDevice : public ::testing::Test {
   std::vector<std::int32_t> words_, before_;
 };
 
-TEST_F(AttentionListOfTheDevice, IsWrittenWhereEverythingIsRight) { EXPECT_EQ(write(), work_list::WRITTEN); }
+TEST_F(AttentionListOfTheDevice, IsWrittenWhereEverythingIsRight) { EXPECT_EQ(write(), FAULT_NONE); }
 
 TEST_F(AttentionListOfTheDevice, IsRefusedInABufferWithoutAListForIt) {
   batch_.limits.on_device = false;
   before_ = words_ = begun(batch_);
-  expect_refused(work_list::NO_LIST);
+  expect_refused(FAULT_NO_LIST);
   before_ = words_ = std::vector<std::int32_t>(words_.size());
-  expect_refused(work_list::NO_LIST);
+  expect_refused(FAULT_NO_LIST);
 }
 
 TEST_F(AttentionListOfTheDevice, IsRefusedBeyondTheLimitsOfItsBuffer) {
-  expect_refused(work_list::LIMITS, 8);
+  expect_refused(FAULT_LIMITS, 8);
   batch_.qo = {0, 3, 9};
-  expect_refused(work_list::LIMITS);
+  expect_refused(FAULT_LIMITS);
   batch_.qo = {0, 1, 2, 3}, batch_.kv = {0, 1, 2, 3};
-  expect_refused(work_list::LIMITS);
+  expect_refused(FAULT_LIMITS);
 }
 
 TEST_F(AttentionListOfTheDevice, IsRefusedForLengthsThatTheHostRefuses) {
@@ -197,7 +199,7 @@ TEST_F(AttentionListOfTheDevice, IsRefusedForLengthsThatTheHostRefuses) {
     batch_ = good;
     change(batch_);
     EXPECT_ANY_THROW(of_host(batch_));
-    expect_refused(work_list::LENGTHS);
+    expect_refused(FAULT_LENGTHS);
   };
   refused([](LengthsOnDevice& of) { of.qo = {0, 3, 2}; });
   refused([](LengthsOnDevice& of) { of.qo = {-1, 3, 5}; });

@@ -36,7 +36,7 @@ const std::vector<Room> kRooms = {
     {"cache", {"base", "values"}},
     {"compile", {"toolchain", "source", "base", "values"}},
     {"api", {"values"}},
-    {"runtime", {"api", "compile", "cache", "toolchain", "source", "base", "values"}},
+    {"runtime", {"words", "api", "compile", "cache", "toolchain", "source", "base", "values"}},
     // Code for one kind of operator, and the library's entry, which hands that code down.
     {"attention", {"words", "runtime", "api", "compile", "cache", "toolchain", "source", "base", "values"}},
     {"library",

@@ -128,12 +128,12 @@ def expect_refused(call, *words):
 
 
 def expect_traps(program, cases):
-    """Runs `program` % values for each case (*values, traps). It launches once, and must
+    """Runs `program` % values for each case (*values, traps). It launches once with KILN_DEBUG=1, and must
     trap when `traps` is true.
 
     Each case runs in a new process, as a trap destroys the context.
     """
-    before = f"import os, sys\nsys.path[:0] = {sys.path!r}\nimport torch\n"
+    before = f"import os, sys\nos.environ['KILN_DEBUG'] = '1'\nsys.path[:0] = {sys.path!r}\nimport torch\n"
     behind = """
 try:
     torch.cuda.synchronize()

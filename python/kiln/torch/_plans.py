@@ -372,7 +372,7 @@ class RaggedPrefill(_Planned):
             mask,
             sm_scale,
         )
-        self._begin(0)
+        self._begin(page_size)
 
     def plan(self, qo_indptr: Any, kv_indptr: Any, *, kv_len: Any = None, last_page_len: Any = None) -> AttentionPlan:
         """Plans a batch, and starts the copy of the plan to the device in the current stream.
@@ -391,9 +391,15 @@ class RaggedPrefill(_Planned):
             window_left=self.window_left,
         )
 
-    def plan_on_device(self, qo_indptr: Tensor, kv_indptr: Tensor, *, kv_len: Tensor | None = None) -> None:
-        """Plans a batch whose lengths are in device memory, as PagedDecode.plan_on_device() does."""
-        self._plan_on_device(0, kv_indptr, kv_len, None, qo_indptr)
+    def plan_on_device(
+        self, qo_indptr: Tensor, kv_indptr: Tensor, *, kv_len: Tensor | None = None, last_page_len: Tensor | None = None
+    ) -> None:
+        """Plans a batch whose lengths are in device memory, as PagedDecode.plan_on_device() does.
+
+        The plan is for the same tiles as from plan(), but never in waves: plan() orders the tiles of a batch otherwise when its
+        keys and values do not fit the L2.
+        """
+        self._plan_on_device(self.page_size, kv_indptr, kv_len, last_page_len, qo_indptr)
 
     def forward(
         self,
@@ -490,6 +496,8 @@ class LatentDecode(_Planned):
         )
         self.heads, self.page_size, self.causal, self.sm_scale = heads, page_size, causal, sm_scale
         self.dtype, self.kv_dtype = dtype, kv_dtype or dtype
+        self.window_left = -1
+        self._begin(page_size)
 
     def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
         """Plans a batch as PagedDecode.plan() does."""
@@ -500,6 +508,17 @@ class LatentDecode(_Planned):
             qo_indptr=_listed("qo_indptr", qo_indptr),
             page_size=self.page_size,
         )
+
+    def plan_on_device(
+        self,
+        kv_indptr: Tensor,
+        *,
+        last_page_len: Tensor | None = None,
+        kv_len: Tensor | None = None,
+        qo_indptr: Tensor | None = None,
+    ) -> None:
+        """Plans a batch whose lengths are in device memory, as PagedDecode.plan_on_device() does."""
+        self._plan_on_device(self.page_size, kv_indptr, kv_len, last_page_len, qo_indptr)
 
     def forward(self, q: Tensor, kv_cache: Tensor, kv_indices: Tensor) -> tuple[Tensor, Tensor]:
         """Runs torch.ops.kiln.mla_decode with the plan.

@@ -90,6 +90,25 @@ kiln_status kiln_service_adopt(kiln_service* service, uint64_t* adopted) {
   });
 }
 
+kiln_status kiln_service_device_faults(kiln_service* service, kiln_device_fault_callback callback,
+                                       void* user) {
+  return guarded([&] {
+    require(callback != nullptr, "callback is null");
+    for (const KernelFault& found : of(service).device_faults()) {
+      const std::string reason = reason_of(found.fault.code);
+      kiln_device_fault fault{};
+      fault.struct_size = sizeof fault;
+      fault.template_name = found.template_name.c_str();
+      fault.specialization = found.specialization.c_str();
+      fault.reason = reason.c_str();
+      fault.code = static_cast<std::int32_t>(found.fault.code);
+      fault.device = found.device;
+      fault.launches = found.fault.launches;
+      callback(&fault, user);
+    }
+  });
+}
+
 kiln_status kiln_service_open(kiln_service* service, const char* name, int32_t device, const char* arch,
                               kiln_template** out) {
   return guarded([&] {

@@ -80,6 +80,7 @@ constexpr Known kKnown[] = {
     {"remote_sealed", "never", "never or ask: whether get() in mode sealed may ask the tier before the seal",
      &Options::remote_sealed},
     {"log", "warning", "least level of messages to log: trace, debug, info, warning, error or off", nullptr},
+    {"debug", "0", "1: a launch with a work list of another launch traps, and the context is lost", nullptr},
     {"libcuda", "", "the driver library, for tests", nullptr},
 };
 
@@ -240,6 +241,7 @@ Config Config::resolve(const Options& options) {
   config.remote_writes();
   config.remote_budget_s();
   config.remote_when_sealed();
+  config.debug();
   if (!config.get("arch").empty()) base::Arch::parse(config.get("arch"));
 
   for (const std::string& path : template_paths) {
@@ -303,6 +305,12 @@ bool Config::remote_when_sealed() const {
   const Setting& s = setting("remote_sealed");
   if (s.value != "never" && s.value != "ask") bad(s, "never or ask");
   return s.value == "ask";
+}
+
+bool Config::debug() const {
+  const Setting& s = setting("debug");
+  if (s.value != "0" && s.value != "1") bad(s, "0 or 1");
+  return s.value == "1";
 }
 
 std::uint64_t Config::cache_max_bytes() const {

@@ -23,7 +23,7 @@ class Config {
  public:
   /// Warns about KILN_* variables and configuration keys that this version does not know. Throws
   /// Error(invalid_argument) for a wrong value of mode, jobs, compile_deadline, cache_max_size,
-  /// compile_memory, toolchain or remote_*; the message names the value's origin. Throws
+  /// compile_memory, toolchain, debug or remote_*; the message names the value's origin. Throws
   /// Error(unsupported_arch) for a wrong arch.
   static Config resolve(const Options& options);
 
@@ -40,6 +40,8 @@ class Config {
   bool mode_is_set() const;
   int jobs() const;  ///< 0: one for each core that this process may use
   double compile_deadline_s() const;
+  /// A launch that reports a fault also traps.
+  bool debug() const;
   /// Bytes that the writable store may take on disk.
   std::uint64_t cache_max_bytes() const;
   /// Bytes that all compiles of this process may take together; 0: decide from the machine.

@@ -209,4 +209,21 @@ void KernelTemplate::describe_loaded(std::map<std::string, std::set<std::string>
                                                base::digest_of(image->bytes).hex());
 }
 
+void KernelTemplate::take_faults(std::vector<KernelFault>& out) {
+  KernelTables::State& state = tables_.state.get();
+  std::vector<std::pair<std::string, std::shared_ptr<FaultWords>>> watched;
+  {
+    const std::lock_guard lock(state.mutex);
+    for (const auto& kernel : state.kernels)
+      if (kernel->faults()) watched.emplace_back(kernel->specialization(), kernel->faults());
+  }
+  if (watched.empty()) return;
+  const std::string doing = "reading the faults of " + origin_->manifest.name;
+  const CurrentContext current(target_, doing);
+  const StreamOfItsOwn stream(*target_.driver, doing);
+  for (const auto& [name, words] : watched)
+    if (const auto fault = words->take(stream.get(), doing))
+      out.push_back({origin_->manifest.name, name, target_.device.ordinal, *fault});
+}
+
 }  // namespace kiln::runtime

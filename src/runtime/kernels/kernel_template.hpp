@@ -62,6 +62,9 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   /// run their fallback.
   void describe_loaded(std::map<std::string, std::set<std::string>>& out);
 
+  /// Adds the faults of loaded kernels since the last call. Throws Error(driver).
+  void take_faults(std::vector<KernelFault>& out);
+
   /// The specialisation that `get` would ask for, and the values of it that were tuned. Throws as get does.
   TunedCall resolve(std::span<const Value> values, const GetRequest& request = {},
                     source::Archs archs = source::Archs::supported) const {

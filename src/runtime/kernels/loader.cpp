@@ -221,9 +221,12 @@ std::unique_ptr<LoadedKernel> KernelLoader::load(const source::Instantiation& un
     auto library = Library::load(driver, obtained.image->bytes, wanted_of(obtained.image->facts),
                                  "loading " + what, refusal);
     if (library) {
+      auto loaded = std::make_shared<const Library>(std::move(*library));
+      std::vector<std::string> globals;
+      for (const compile::GlobalFact& global : obtained.image->facts.globals) globals.push_back(global.name);
+      auto faults = fault_words_of(driver, loaded, globals, core_.config().debug(), "loading " + what);
       return std::make_unique<LoadedKernel>(driver, target_.device, origin_, unit.which, unit.resolved,
-                                            std::move(obtained),
-                                            std::make_shared<const Library>(std::move(*library)));
+                                            std::move(obtained), std::move(loaded), std::move(faults));
     }
     if (obtained.outcome == Outcome::compiled || !options.rejected.insert(obtained.image->key).second) {
       throw Error(Errc::driver,

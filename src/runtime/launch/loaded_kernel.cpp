@@ -60,12 +60,13 @@ KernelDescription describe(const source::Manifest& manifest, source::Which which
 LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
                            std::shared_ptr<const source::Template> origin, source::Which which,
                            source::Resolved resolved, Obtained obtained,
-                           std::shared_ptr<const Library> library, std::size_t entry,
-                           const LoadedKernel* first)
+                           std::shared_ptr<const Library> library, std::shared_ptr<FaultWords> faults,
+                           std::size_t entry, const LoadedKernel* first)
     : origin_(std::move(origin)),
       resolved_(std::move(resolved)),
       obtained_(std::move(obtained)),
       library_(std::move(library)),
+      faults_(std::move(faults)),
       function_(library_->function(entry)),
       kernel_(describe(manifest_of(*origin_, resolved_.arch, entry), which, resolved_, *obtained_.image,
                        entry, device)),
@@ -75,7 +76,7 @@ LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
   const std::size_t others = entry == 0 ? obtained_.image->facts.entries.size() : 0;
   for (std::size_t i = 1; i <= others; ++i) {
     entries_.push_back(std::make_unique<const LoadedKernel>(driver, device, origin_, which, resolved_,
-                                                            obtained_, library_, i, this));
+                                                            obtained_, library_, faults_, i, this));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "instantiate/instantiate.hpp"
 #include "kiln/kernel.hpp"
 #include "runtime/launch/arguments.hpp"
+#include "runtime/launch/fault_words.hpp"
 #include "runtime/launch/geometry.hpp"
 #include "runtime/launch/library.hpp"
 #include "runtime/launch/process_guard.hpp"
@@ -24,7 +25,8 @@ class LoadedKernel {
   /// Throws Error(requirement) when the manifest's launch can never fit the image.
   LoadedKernel(const toolchain::Driver& driver, const toolchain::DeviceFacts& device,
                std::shared_ptr<const source::Template> origin, source::Which which, source::Resolved resolved,
-               Obtained obtained, std::shared_ptr<const Library> library, std::size_t entry = 0,
+               Obtained obtained, std::shared_ptr<const Library> library,
+               std::shared_ptr<FaultWords> faults = nullptr, std::size_t entry = 0,
                const LoadedKernel* first = nullptr);
 
   /// Throws Error: invalid_argument for the arguments, requirement for [[require]] and alignment, driver for
@@ -48,6 +50,8 @@ class LoadedKernel {
   /// The value of an [export]. Throws as entry().
   std::int64_t constant(std::string_view name) const;
   const StoredImage& image() const noexcept { return *obtained_.image; }
+  /// The words that report failed launches; null where the image has none.
+  const std::shared_ptr<FaultWords>& faults() const noexcept { return faults_; }
   const std::shared_ptr<const StoredImage>& shared_image() const noexcept { return obtained_.image; }
   Outcome outcome() const noexcept { return obtained_.outcome; }
   const source::Resolved& resolved() const noexcept { return resolved_; }
@@ -66,6 +70,7 @@ class LoadedKernel {
   const source::Resolved resolved_;
   const Obtained obtained_;
   const std::shared_ptr<const Library> library_;
+  const std::shared_ptr<FaultWords> faults_;
   const toolchain::CUfunction function_;
   const KernelDescription kernel_;
   const LaunchArguments arguments_;

@@ -18,6 +18,12 @@ std::uint64_t Service::adopt() {
   return adopted;
 }
 
+std::vector<KernelFault> Service::device_faults() {
+  std::vector<KernelFault> out;
+  for (const auto& opened : scopes_.templates(own_)) opened->take_faults(out);
+  return out;
+}
+
 Used Service::used() {
   Used out;
   for (const auto& opened : scopes_.templates(own_)) opened->describe_loaded(out[kKernelSpace]);

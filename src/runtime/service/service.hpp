@@ -32,6 +32,8 @@ class Service {
   void add_path(const std::string& path) { catalog_.add_path(path); }
   void seal() { core_.misses().seal(); }
   std::uint64_t adopt();
+  /// The faults of kernels that are loaded in all scopes, since the last call. Throws Error(driver).
+  std::vector<KernelFault> device_faults();
   /// The kernels that are loaded in all scopes, and the blobs that this process has read or stored.
   Used used();
 

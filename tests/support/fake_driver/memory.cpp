@@ -58,6 +58,15 @@ CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t size) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t size, CUstream stream) {
+  KILN_FAKE_ENTER(cuMemcpyDtoHAsync);
+  if (stream && !w.streams.count(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  const char* source = range(w, from, size);
+  if (!source || !to) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(to, source, size);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t size) {
   KILN_FAKE_ENTER(cuMemcpyDtoD);
   char* target = range(w, to, size);
