@@ -91,6 +91,8 @@ def tolerance_of(name, dtype, named):
         return 1e-4  # logarithms of sums of bf16 products
     if dtype == torch.float32 and name == "moe_gemm_fp8_quant":
         return 3e-4  # factors of sums of fp8 products, of which tensor cores keep about 14 bits
+    if name.startswith("delta_chunk"):
+        return 6e-3  # operands of its products are rounded to bf16
     if "w13_scale" in named:
         return 8e-3  # the errors of these sums move some elements of the first product to the next e4m3 value
     return None
@@ -112,7 +114,7 @@ def test_gives_what_plain_torch_gives(name, make):
         assert_close(one, other, f"{name} result {i}", tolerance_of(name, one.dtype, named))
     for argument, value in zip(names, (a for a in arguments if torch.is_tensor(a))):
         if argument in written:
-            assert_close(after[argument], written[argument], f"{name} {argument}")
+            assert_close(after[argument], written[argument], f"{name} {argument}", tolerance_of(name, after[argument].dtype, named))
         else:
             assert_same([after[argument]], [value])
 

@@ -606,6 +606,9 @@ def l2norm(x, eps=1e-6):
     return (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps),), {}
 
 
+delta_chunk, delta_chunk_pool = delta_recurrent, delta_recurrent_pool
+
+
 def attn_merge(v, s):
     weights = torch.softmax(s.double() * math.log(2), 1)
     return ((v.double() * weights.unsqueeze(-1)).sum(1), torch.logsumexp(s.double() * math.log(2), 1) / math.log(2)), {}

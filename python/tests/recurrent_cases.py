@@ -51,6 +51,36 @@ def cases():
                 {"cu_seqlens": ends(d), "l2norm": True},
             ),
         ),
+        ("delta_chunk", lambda d: ((*heads(d, count=3), torch.rand(2, 12, 4, device=d).bfloat16()), {"l2norm": True})),
+        (
+            "delta_chunk",
+            lambda d: (
+                (
+                    *heads(d, 1, count=2),
+                    heads(d, 1, 8)[0],
+                    torch.rand(1, 12, 8, device=d).bfloat16(),
+                    -torch.rand(1, 12, 8, device=d),
+                ),
+                {"initial_state": t(d, 3, 8, 64, 64, dtype=torch.float32), "cu_seqlens": ends(d), "l2norm": True},
+            ),
+        ),
+        (
+            "delta_chunk_pool",
+            lambda d: (
+                (
+                    *heads(d, 1, count=3),
+                    t(d, 5, 4, 64, 64, dtype=torch.float32),
+                    torch.tensor([4, -1, 2], dtype=torch.int32, device=d),
+                    torch.rand(1, 12, 4, device=d).bfloat16(),
+                ),
+                {
+                    "has_initial_state": torch.tensor([1, 1, 0], dtype=torch.uint8, device=d),
+                    "cu_seqlens": ends(d),
+                    "l2norm": True,
+                    "v_first": True,
+                },
+            ),
+        ),
         (
             "wkv7_recurrent",
             lambda d: (

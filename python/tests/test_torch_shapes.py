@@ -149,6 +149,18 @@ RECURRENT = [
             "initial_state": [[2, 4, 64, 32], [2, 8, 32, 64], [1, 8, 64, 32]],
         },
     ),
+    (
+        "delta_chunk",
+        {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 64], "beta": [2, 12, 8], "g": [2, 12, 8], "initial_state": [2, 8, 64, 64]},
+        {
+            "q": [[12, 4, 64]],
+            "k": [[2, 12, 4, 32]],
+            "v": [[2, 11, 8, 64], [1, 12, 8, 64], [2, 12, 512]],
+            "beta": [[2, 12, 4], [2, 11, 8], [2, 12, 8, 64], [2, 12]],
+            "g": [[2, 12, 4], [2, 12, 8, 64], [24, 8]],
+            "initial_state": [[2, 4, 64, 64], [2, 8, 32, 64], [1, 8, 64, 64]],
+        },
+    ),
     ("attn_merge", {"v": [6, 3, 4, 64], "s": [6, 3, 4]}, {"v": [[6, 4, 64]], "s": [[6, 4], [6, 3, 5], [5, 3, 4]]}),
 ]
 STATES = ("initial_state", "s")  # f32 here; g and w may be f32
@@ -236,6 +248,12 @@ def test_recurrent_operators_refuse_what_shapes_do_not_say(launching, driver):
             "v has 6 heads, expected a multiple of the 4",
         ),
         (lambda: k.delta_recurrent(**good["delta_recurrent"] | {"k": torch.zeros(_KEYS)}), "k is f32"),
+        (
+            lambda: k.delta_chunk_pool(
+                *[torch.zeros(3, 1, 2, d).bfloat16() for d in (64, 64, 128)], torch.zeros(5, 2, 128, 64), torch.zeros(3).int()
+            ),
+            r"state has rows and columns 128 x 64, expected K x V = 64 x 128",
+        ),
     ]:
         with pytest.raises(kiln.Error, match=text):
             call()

@@ -34,6 +34,27 @@ __device__ __forceinline__ void mma(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 
   }
 }
 
+// Rounds x to TF32, which has 10 bits of mantissa; halves go away from zero. On sm_90 this takes two instructions, and
+// cvt.rna.tf32 takes four, because it checks for infinity. REQUIRES: x is finite; the result of a NaN may be a number.
+__device__ __forceinline__ f32 round_to_tf32(f32 x) {
+  return __uint_as_float((__float_as_uint(x) + 0x1000u) & ~0x1fffu);
+}
+
+// d += a b in TF32, for 8 elements of k. The operands are values of round_to_tf32(), and d is as for mma(). With the same
+// order of k in both operands, any order gives the product. In the one that is natural here, a register has
+//
+//     A [row][k]       a[0] (g, 2t)   a[1] (g + 8, 2t)      a[2] (g, 2t + 1)   a[3] (g + 8, 2t + 1)
+//     B [k][column]    b0 (2t, g)     b1 (2t + 1, g)
+//
+// so that the elements of D are the elements of A. REQUIRES: all 32 lanes of the warp call it.
+__device__ __forceinline__ void mma_tf32(f32 (&d)[4], const f32 (&a)[4], f32 b0, f32 b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+        "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+}
+
 // Rounds two values to T (f16 or bf16) and returns them in one register, `low` in its lower half. This turns
 // two neighbours of an accumulator into a register of the next product's operand.
 template <typename T>

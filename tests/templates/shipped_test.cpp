@@ -15,7 +15,7 @@ const char* const kNames[] = {
     "moe_align",      "moe_combine", "moe_gemm",        "moe_route",         "rms_norm",   "rope",
     "row_norm",       "rwkv7_kprep", "rwkv7_out",       "rwkv7_shift_mix",   "softmax",    "topk_gate",
     "wkv7_recurrent"};
-const char* const kHopperNames[] = {"attn_sm90", "mla_decode"};  // compile for sm_90a alone
+const char* const kHopperNames[] = {"attn_sm90", "delta_chunk", "mla_decode"};  // compile for sm_90a alone
 
 /// Expects that a prewarm succeeded without a broken limit, and returns its compiled entries.
 nlohmann::json expect_within_limits(const Finished& prewarm) {

@@ -198,28 +198,34 @@ __device__ __forceinline__ u64 wgmma_operand_along_n(const void* tile, u32 panel
 }
 
 // clang-format off
-#define KILN_WGMMA_REGISTERS(LAST, COLUMNS, A0, A1, A2, A3, B, P, KIND)                                      \
+#define KILN_WGMMA_REGISTERS(LAST, COLUMNS, A0, A1, A2, A3, B, P, KIND, ALONG_N)                             \
   if constexpr (N == COLUMNS)                                                                                \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %" P ", 0; wgmma.mma_async.sync.aligned.m64n" #COLUMNS      \
-                 KIND " {" KILN_R##LAST "}, {%" A0 ", %" A1 ", %" A2 ", %" A3 "}, %" B ", p, 1, 1, 1; }"     \
+                 KIND " {" KILN_R##LAST "}, {%" A0 ", %" A1 ", %" A2 ", %" A3 "}, %" B                       \
+                 ", p, 1, 1, " ALONG_N "; }"                                                                 \
                  : KILN_D##LAST                                                                              \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
-#define KILN_WGMMA_REGISTERS_ALL(KIND)                                              \
-  KILN_WGMMA_REGISTERS(7, 64, "32", "33", "34", "35", "36", "37", KIND)             \
-  KILN_WGMMA_REGISTERS(15, 128, "64", "65", "66", "67", "68", "69", KIND)           \
-  KILN_WGMMA_REGISTERS(23, 192, "96", "97", "98", "99", "100", "101", KIND)         \
-  KILN_WGMMA_REGISTERS(31, 256, "128", "129", "130", "131", "132", "133", KIND)
+#define KILN_WGMMA_REGISTERS_ALL(KIND, ALONG_N)                                              \
+  KILN_WGMMA_REGISTERS(7, 64, "32", "33", "34", "35", "36", "37", KIND, ALONG_N)             \
+  KILN_WGMMA_REGISTERS(15, 128, "64", "65", "66", "67", "68", "69", KIND, ALONG_N)           \
+  KILN_WGMMA_REGISTERS(23, 192, "96", "97", "98", "99", "100", "101", KIND, ALONG_N)         \
+  KILN_WGMMA_REGISTERS(31, 256, "128", "129", "130", "131", "132", "133", KIND, ALONG_N)
 // clang-format on
 
 // d = a b, or d += a b if `add`, for 16 elements of k. `a` has the thread's elements of the left operand, as mma() of
-// kiln/mma.cuh lays them out for the 16 rows of its warp. `b` is an operand of wgmma_operand_along_n(). T is f16 or bf16.
-template <typename T, int N>
+// kiln/mma.cuh lays them out for the 16 rows of its warp. `b` is an operand of wgmma_operand_along_n(), or with ALONG_N =
+// false of wgmma_operand(). T is f16 or bf16.
+template <typename T, int N, bool ALONG_N = true>
 __device__ __forceinline__ void wgmma(f32 (&d)[N / 2], const u32 (&a)[4], u64 b, bool add) {
   static_assert(N == 64 || N == 128 || N == 192 || N == 256, "N must be 64, 128, 192 or 256");
-  if constexpr (same<T, bf16>) {
-    KILN_WGMMA_REGISTERS_ALL("k16.f32.bf16.bf16")
+  if constexpr (same<T, bf16> && ALONG_N) {
+    KILN_WGMMA_REGISTERS_ALL("k16.f32.bf16.bf16", "1")
+  } else if constexpr (same<T, bf16>) {
+    KILN_WGMMA_REGISTERS_ALL("k16.f32.bf16.bf16", "0")
+  } else if constexpr (ALONG_N) {
+    KILN_WGMMA_REGISTERS_ALL("k16.f32.f16.f16", "1")
   } else {
-    KILN_WGMMA_REGISTERS_ALL("k16.f32.f16.f16")
+    KILN_WGMMA_REGISTERS_ALL("k16.f32.f16.f16", "0")
   }
 }
 

@@ -1,0 +1,258 @@
+// DeltaPreparation makes a chunk of the delta rule ready: all that does not depend on the state.
+//
+// Let S be the state before the chunk, d(i) the product of the decays up to token i of the chunk, and d(i, j) = d(i) / d(j).
+// The vectors u(i) that the steps write follow from one triangular system:
+//
+//     u = (I + A)^-1 beta (v - d k^T S),  A(i, j) = beta(i) d(i, j) k(i) . k(j)  for j < i
+//     o(i) = d(i) q(i)^T S + sum of d(i, j) (q(i) . k(j)) u(j)  for j <= i
+//     next S = d(last) S + sum of d(last, j) k(j) u(j)^T
+//
+// The preparation computes (I + A)^-1 beta, and the weights d(i, j) q(i) . k(j). Norms of q and k are factors of their
+// products, so that q and k stay as TMA brought them. Decays are exponentials of differences of sums of logarithms; the
+// differences are never positive.
+#pragma once
+#include "kiln/hopper/results.cuh"
+#include "kiln/hopper/warpgroup.cuh"
+#include "kiln/reduce.cuh"
+#include "recurrent/chunk/memory.cuh"
+#include "recurrent/delta_steps.cuh"
+#include "recurrent/sequences.cuh"
+
+namespace kiln {
+
+// Logarithms to base 2 of decays count as at least this. 2^-128 times a state is 0 for all purposes, and a sum of 64 of
+// them still has a precision of 2^-11.
+inline constexpr f32 LEAST_LOG_DECAY = -128.0f;
+
+// Returns the base-2 logarithm of the decay for g. It takes the arguments of decay_of().
+template <GateInput INPUT>
+__device__ __forceinline__ f32 log2_decay_of(f32 g, f32 rate, f32 lower_bound) {
+  if constexpr (INPUT == GateInput::softplus) g = -rate * (g > 20.0f ? g : log1pf(expf(g)));
+  if constexpr (INPUT == GateInput::bounded) g = lower_bound * sigmoid(rate * g);
+  return fmaxf(g * LOG2_E, LEAST_LOG_DECAY);
+}
+
+// The arrays of gates and strengths in global memory, as in DeltaInputs.
+template <typename G, typename B>
+struct ChunkGates {
+  const B* beta;
+  const G* g;
+  i32 value_heads, value_head;
+  f32 rate, bias, lower_bound;
+};
+
+template <typename T, typename G, typename B, int K, Gate GATE, GateInput GATE_INPUT, Beta BETA,
+          BetaInput BETA_INPUT, bool L2NORM>
+class DeltaPreparation {
+ public:
+  // The warpgroup prepares chunks of the tokens before `end`. `barrier` is a barrier of its 128 threads.
+  __device__ __forceinline__ DeltaPreparation(PreparationMemory& memory, const ChunkGates<G, B>& gates,
+                                              int end, f32 scale, int barrier)
+      : memory_(memory), gates_(gates), end_(end), scale_(scale), barrier_(barrier) {}
+
+  // Begins to read the gates and strengths of the chunk whose first token is `first`, if it exists. One warp reads the gates,
+  // and one the strengths; a lane has two neighbouring tokens.
+  __device__ __forceinline__ void fetch(int first) {
+    const int thread = threadIdx.x % 128;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const i64 token = first + thread % 32 * 2 + i;
+      const i64 at = token * gates_.value_heads + gates_.value_head;
+      next_[i] = 0;
+      if (token >= end_) continue;
+      if (GATE == Gate::head && thread < 32) next_[i] = load<1>(gates_.g + at).word[0];
+      if (BETA == Beta::head && thread / 32 == 1) next_[i] = load<1>(gates_.beta + at).word[0];
+    }
+  }
+
+  // Fills the tiles and factors that are not TMA's. The chunk has `count` tokens; later rows of its tiles may hold
+  // anything. fetch() was called for this chunk, and make() calls it for the chunk that begins at token `next`.
+  __device__ __forceinline__ void make(ChunkTiles<T, K>& tiles, ChunkFactors& factors, int count, int next) {
+    const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+    if (count < CHUNK) {
+      clear_keys(tiles, count);
+      fence_async_shared();
+    }
+    sync_threads(barrier_, 128);  // no thread needs the memory of the chunk before
+    f32 kk[32], qk[32];
+    multiply_keys(kk, tiles.k, tiles);
+    if (thread < 32) write_gates(count);
+    if (thread / 32 == 1) write_beta(count);
+    fetch(next);
+    if constexpr (L2NORM) {
+      write_norms(memory_.k_norm, tiles.k);
+      write_norms(memory_.q_norm, tiles.q);
+    }
+    sync_threads(barrier_, 128);
+    if (thread < CHUNK) write_factors(factors, thread);
+
+    wgmma_wait<0>();
+    wgmma_results(kk);
+    weigh<true>(kk);
+    multiply_keys(qk, tiles.q, tiles);  // runs beside the inversion
+    f32 rows[8][4];
+#pragma unroll
+    for (int i = 0; i < 32; ++i) rows[i / 4][i % 4] = kk[i];
+    invert_unit_lower(rows, memory_.matrix, barrier_);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float2 beta = *reinterpret_cast<const float2*>(memory_.beta + j * 8 + lane % 4 * 2);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) kk[4 * j + e] = rows[j][e] * (e % 2 ? beta.y : beta.x);
+    }
+    store_columns<T>(tiles.inverse, kk);
+
+    wgmma_wait<0>();
+    wgmma_results(qk);
+    weigh<false>(qk);
+    store_columns<T>(tiles.attention, qk);
+    fence_async_shared();
+  }
+
+ private:
+  // Rows from `count` on of k become zeros, because products sum over them.
+  __device__ __forceinline__ void clear_keys(ChunkTiles<T, K>& tiles, int count) const {
+    for (int at = count * 8 + threadIdx.x % 128; at < CHUNK * 8; at += 128) {
+#pragma unroll
+      for (int i = 0; i < K / 64; ++i) reinterpret_cast<uint4*>(tiles.k[i])[at] = make_uint4(0, 0, 0, 0);
+    }
+  }
+
+  // Begins d = rows k^T.
+  __device__ __forceinline__ void multiply_keys(f32 (&d)[32], const ChunkPanel<T> (&rows)[K / 64],
+                                                const ChunkTiles<T, K>& tiles) const {
+    wgmma_begin();
+#pragma unroll
+    for (int i = 0; i < K / 64; ++i) {
+      const u64 left = wgmma_operand<128>(rows[i]), right = wgmma_operand<128>(tiles.k[i]);
+#pragma unroll
+      for (int bytes = 0; bytes < 128; bytes += 32)
+        wgmma<T, 64>(d, left + wgmma_along(bytes), right + wgmma_along(bytes), i > 0 || bytes > 0);
+    }
+    wgmma_commit();
+  }
+
+  // Writes the sums of logarithms of decays. The warp that fetched the gates calls it.
+  __device__ __forceinline__ void write_gates(int count) {
+    const int lane = threadIdx.x % 32;
+    f32 decay[2] = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (GATE == Gate::head && lane * 2 + i < count)
+        decay[i] = log2_decay_of<GATE_INPUT>(fetched<G>(i) + gates_.bias, gates_.rate, gates_.lower_bound);
+    }
+    f32 sum = decay[0] + decay[1];
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2) {
+      const f32 before = __shfl_up_sync(~0u, sum, lanes);
+      if (lane >= lanes) sum += before;
+    }
+    f32 before = __shfl_up_sync(~0u, sum, 1);
+    if (lane == 0) before = 0.0f;
+    reinterpret_cast<float2*>(memory_.gate)[lane] = make_float2(before + decay[0], sum);
+  }
+  // Writes the strengths. The warp that fetched them calls it.
+  __device__ __forceinline__ void write_beta(int count) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      f32 beta = lane * 2 + i < count ? 1.0f : 0.0f;
+      if (BETA == Beta::head && lane * 2 + i < count) beta = beta_of<BETA_INPUT>(fetched<B>(i));
+      memory_.beta[lane * 2 + i] = beta;
+    }
+  }
+  template <typename E>
+  __device__ __forceinline__ f32 fetched(int i) const {
+    Vec<E, 1> v;
+    v.word[0] = next_[i];
+    return float_of(v);
+  }
+
+  // Writes the factors that normalise the warp's 16 rows. Sums of squares are the diagonal of the rows' products with
+  // themselves, for which the left operand has the registers of the right one.
+  __device__ __forceinline__ void write_norms(f32 (&norms)[CHUNK],
+                                              const ChunkPanel<T> (&panels)[K / 64]) const {
+    const int lane = threadIdx.x % 32, g = lane / 4, first = threadIdx.x / 32 % 4 * 16;
+    const int row = first + lane % 16;
+    f32 up[4] = {}, down[4] = {};
+#pragma unroll
+    for (int i = 0; i < K / 16; ++i) {
+      u32 a[4];
+      load_matrices(a, shared_address(panels[i / 4]) + row * 128 + ((i % 4 * 2 + lane / 16) ^ row % 8) * 16);
+      mma<T>(up, a, a[0], a[2]);
+      mma<T>(down, a, a[1], a[3]);
+    }
+    if (lane % 4 == g / 2) {
+      norms[first + g] = rsqrt_approx((g % 2 ? up[1] : up[0]) + 1e-6f);
+      norms[first + g + 8] = rsqrt_approx((g % 2 ? down[3] : down[2]) + 1e-6f);
+    }
+  }
+
+  __device__ __forceinline__ f32 k_norm(int row) const { return L2NORM ? memory_.k_norm[row] : 1.0f; }
+  __device__ __forceinline__ f32 q_norm(int row) const { return L2NORM ? memory_.q_norm[row] : 1.0f; }
+
+  __device__ __forceinline__ void write_factors(ChunkFactors& factors, int row) const {
+    const f32 gate = memory_.gate[row], whole = memory_.gate[CHUNK - 1], decay = exp2_approx(gate);
+    factors.key[row] = decay * k_norm(row);
+    factors.query[row] = decay * q_norm(row) * scale_;
+    factors.write[row] = exp2_approx(whole - gate) * k_norm(row);
+    if (row == 0) factors.kept = exp2_approx(whole);
+  }
+
+  // Turns products of keys, k k^T, into A, or products of queries, q k^T, into weights. Rows of q after the chunk's last
+  // token may be NaN; their weights belong to outputs that are not stored.
+  //
+  // Left of a warp's diagonal block, a decay is the product of the decay from the column to the block's first row, and of
+  // the decay from there. This takes fewer exponentials.
+  template <bool KEYS>
+  __device__ __forceinline__ void weigh(f32 (&d)[32]) const {
+    constexpr bool GATED = GATE == Gate::head;
+    const int column = threadIdx.x % 4 * 2, row = wgmma_row();
+    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+    const f32 before = GATED && warp > 0 ? memory_.gate[warp * 16 - 1] : 0.0f;
+    f32 gate[2], near[2], far[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      gate[h] = GATED ? memory_.gate[row + h * 8] : 0.0f;
+      near[h] = KEYS ? memory_.beta[row + h * 8] * k_norm(row + h * 8) : q_norm(row + h * 8) * scale_;
+      far[h] = near[h] * (GATED ? exp2_approx(gate[h] - before) : 1.0f);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      float2 gates = make_float2(0.0f, 0.0f), factors = make_float2(1.0f, 1.0f);
+      if (j / 2 <= warp) {
+        if constexpr (GATED) gates = *reinterpret_cast<const float2*>(memory_.gate + j * 8 + column);
+        if constexpr (L2NORM) factors = *reinterpret_cast<const float2*>(memory_.k_norm + j * 8 + column);
+      }
+      if (j / 2 < warp) {
+        if constexpr (GATED) {
+          factors.x *= exp2_approx(before - gates.x);
+          factors.y *= exp2_approx(before - gates.y);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) d[4 * j + e] *= far[e / 2] * (e % 2 ? factors.y : factors.x);
+      } else if (j / 2 == warp) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int right = row + e / 2 * 8 - (j * 8 + column + e % 2);
+          f32 factor = near[e / 2] * (e % 2 ? factors.y : factors.x);
+          if constexpr (GATED)
+            factor *= exp2_approx(right >= 0 ? gate[e / 2] - (e % 2 ? gates.y : gates.x) : 0.0f);
+          d[4 * j + e] = right >= (KEYS ? 1 : 0) ? d[4 * j + e] * factor : 0.0f;
+        }
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) d[4 * j + e] = 0.0f;
+      }
+    }
+  }
+
+  PreparationMemory& memory_;
+  const ChunkGates<G, B> gates_;
+  const int end_;
+  const f32 scale_;
+  const int barrier_;
+  u32 next_[2];  // a gate or a strength as it was read, because a conversion would wait for it
+};
+
+}  // namespace kiln
