@@ -6,8 +6,6 @@
 #define KILN_APART __noinline__
 #define KILN_KEEP_LOOP _Pragma("unroll 1")
 #else
-#include <cmath>
-#include <cstdint>
 #define KILN_BOTH
 #define KILN_APART
 #define KILN_KEEP_LOOP
@@ -19,8 +17,8 @@ namespace kiln::work_list {
 using Int = long long;
 using Unsigned = unsigned long long;
 #else
-using Int = std::int64_t;
-using Unsigned = std::uint64_t;
+using Int = __INT64_TYPE__;  // std::int64_t; templates need no header of the standard library
+using Unsigned = __UINT64_TYPE__;
 #endif
 
 KILN_BOTH constexpr Int smaller(Int a, Int b) { return b < a ? b : a; }
@@ -45,7 +43,7 @@ KILN_BOTH inline double square_root(double v) {
 #ifdef __CUDACC__
   return sqrt(v);
 #else
-  return std::sqrt(v);
+  return __builtin_sqrt(v);
 #endif
 }
 
