@@ -278,7 +278,9 @@ def test_refusals():
     broken("multiple of heads", heads=3)
     broken("multiple of sequences", sequences=5)
     broken("of no sequence", sequences=0)
-    broken("negative", tokens=-1)
+    for name, value in right.items():
+        setattr(data, name, value)
+    expect_refused(lambda: data.run(last=-1), "negative")
     broken("multiples of 8", strides=[132, 128, 256, 256])
     for wrong, words in (
         (dict(K=96), "96"),
