@@ -103,7 +103,7 @@ def prefill(
         begins = indptr([-(-a * b // 8) for a, b in zip(QO, KV)])
         bits = {"mask": t(d, begins[-1] + 4, dtype=torch.uint8, high=256), "mask_indptr": torch.tensor(begins, dtype=I32, device=d)}
     more = ({"alibi_slopes": slopes(d)} if alibi else {}) | bits
-    more |= {"window_right": right} | ({"sinks": slopes(d) * 8} if sinks else {})
+    more |= ({"window_right": right} if right >= 0 else {}) | ({"sinks": slopes(d) * 8} if sinks else {})
     q, sizes = t(d, sum(QO), HEADS, size), (size, values or size)
     if page:
         caches = [t(d, sum(rows) + 3, page, KV_HEADS, n) for n in sizes]

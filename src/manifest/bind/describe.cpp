@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <span>
 
 namespace kiln::source {
 namespace {
@@ -70,15 +72,17 @@ void write_texts(JsonWriter& out, const std::vector<Expression>& expressions) {
 
 void write_fallback(JsonWriter& out, const BindOperand& o) {
   using Kind = BindOperand::Kind;
-  const auto value = o.fallback.constant_value();
+  // An expression such as -1 is no constant, but reads nothing.
+  const bool known = !o.fallback.empty() && o.fallback.reads().empty();
+  const std::int64_t value = known ? o.fallback.evaluate(std::span<const std::int64_t>()) : 0;
   if (o.kind == Kind::number && o.number_fallback)
     out.number(*o.number_fallback);
   else if (o.fallback.empty())
     out.raw("null");
-  else if (o.kind == Kind::boolean && value)
-    out.boolean(*value != 0);
-  else if (o.kind == Kind::integer && value)
-    out.number(*value);
+  else if (o.kind == Kind::boolean && known)
+    out.boolean(value != 0);
+  else if (o.kind == Kind::integer && known)
+    out.number(value);
   else if (o.kind == Kind::choice)
     out.value(std::string_view(o.fallback.text()).substr(o.fallback.text().find('.') + 1));
   else

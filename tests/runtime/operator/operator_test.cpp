@@ -232,6 +232,10 @@ TEST_F(Operators, ADescriptionHasOperandsDefaultsAndRules) {
        R"({"name":"OUT","kind":"dtype","value":"out_dtype","given_by":"out_dtype","family":false,"default":"T"})"})
     EXPECT_NE(one.find(part), std::string::npos) << part << '\n' << one;
   const std::string all = service().describe_operators();
+  const std::size_t window = all.find(R"("name":"window_left")");
+  ASSERT_NE(window, std::string::npos);
+  const std::string_view behind = std::string_view(all).substr(all.find(R"("default":)", window));
+  EXPECT_TRUE(behind.starts_with(R"("default":-1,)")) << behind.substr(0, 40);
   for (const char* name : {"act_and_mul_group_fp8", "fused_add_rms_norm", "rope_", "delta_recurrent"})
     EXPECT_NE(all.find(std::string(R"("name":")") + name + '"'), std::string::npos) << name;
   expect_error(Errc::unknown_template, {"'rms_nrom'", "rms_norm"},
