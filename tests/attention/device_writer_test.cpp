@@ -2,7 +2,6 @@
 #include "attention/device_writer.hpp"
 
 #include <numeric>
-#include <random>
 
 #include "attention/layout.hpp"
 
@@ -28,17 +27,9 @@ struct LengthsOnDevice {
   }
 };
 
-class DrawLengths {
+class DrawLengths : public Draws {
  public:
-  explicit DrawLengths(unsigned seed) : random_(seed) {}
-  std::int64_t operator()(std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
-  }
-  bool one_in(int n) { return (*this)(1, n) == 1; }
-  template <std::size_t N>
-  std::int64_t of(const std::int64_t (&values)[N]) {
-    return values[static_cast<std::size_t>((*this)(0, N - 1))];
-  }
+  using Draws::Draws;
   std::vector<std::int32_t> indptr(std::int64_t requests, std::int64_t most) {
     std::vector<std::int32_t> out{narrow((*this)(0, 5))};
     const bool equal = one_in(4);
@@ -97,8 +88,6 @@ class DrawLengths {
                   .on_device = true};
     return out;
   }
-
-  std::mt19937_64 random_;
 };
 
 constexpr std::int32_t kUntouched = 0x7eadbeef;

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <random>
 #include <type_traits>
 #include <vector>
 
@@ -11,6 +14,23 @@
 #include "attention/plan.hpp"
 
 namespace kiln::attention::test {
+
+/// Random numbers of a seed.
+class Draws {
+ public:
+  explicit Draws(unsigned seed) : random_(seed) {}
+  std::int64_t operator()(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
+  }
+  bool one_in(int n) { return (*this)(1, n) == 1; }
+  template <std::size_t N>
+  std::int64_t of(const std::int64_t (&values)[N]) {
+    return values[static_cast<std::size_t>((*this)(0, N - 1))];
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
 
 struct PlannedItem {
   std::int32_t request, kv_head, first_row, qo_begin, qo_len, kv_len, kv_base, kv_begin, kv_end;

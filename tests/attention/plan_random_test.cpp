@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <random>
 #include <set>
 #include <tuple>
 
@@ -26,17 +25,9 @@ struct Batch {
 };
 
 /// Draws batches that are small enough to check every kv token of every row.
-class Draw {
+class Draw : public Draws {
  public:
-  explicit Draw(unsigned seed) : random_(seed) {}
-  std::int64_t operator()(std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
-  }
-  bool one_in(int n) { return (*this)(1, n) == 1; }
-  template <std::size_t N>
-  std::int64_t of(const std::int64_t (&values)[N]) {
-    return values[static_cast<std::size_t>((*this)(0, N - 1))];
-  }
+  using Draws::Draws;
 
   std::vector<std::int32_t> indptr(std::int64_t requests, std::int64_t most) {
     std::vector<std::int32_t> out{static_cast<std::int32_t>((*this)(0, 5))};
@@ -70,9 +61,6 @@ class Draw {
                   .workers = of({1, 2, 3, 7, 31, 132})};
     return out;
   }
-
- private:
-  std::mt19937_64 random_;
 };
 
 using Tile = std::tuple<std::int32_t, std::int32_t, std::int32_t>;  // request, head, first row

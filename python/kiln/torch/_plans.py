@@ -151,7 +151,49 @@ def _value_size(head_size: int) -> int:
     return 128 if head_size == 192 else head_size
 
 
-class PagedDecode(_Planned):
+class _PagedPlanned(_Planned):
+    """Plans of requests whose keys and values, or latent rows, lie in pages of `page_size` tokens."""
+
+    page_size: int
+    window_left: int
+
+    def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
+        """Plans a batch, and starts the copy of the plan to the device in the current stream.
+
+        Request i has the pages kv_indices[kv_indptr[i]:kv_indptr[i + 1]]. Its last page has last_page_len[i]
+        tokens, or the request has kv_len[i] tokens in all. With qo_indptr the request has the queries
+        q[qo_indptr[i]:qo_indptr[i + 1]], else one token.
+        Lengths are lists, numpy arrays, or tensors in host memory.
+        Raises Error while a stream captures, in a compiled function, and for lengths on the device.
+        """
+        return self._plan(
+            kv_indptr=_listed("kv_indptr", kv_indptr),
+            last_page_len=_listed("last_page_len", last_page_len),
+            kv_len=_listed("kv_len", kv_len),
+            qo_indptr=_listed("qo_indptr", qo_indptr),
+            page_size=self.page_size,
+            window_left=self.window_left,
+        )
+
+    def plan_on_device(
+        self,
+        kv_indptr: Tensor,
+        *,
+        last_page_len: Tensor | None = None,
+        kv_len: Tensor | None = None,
+        qo_indptr: Tensor | None = None,
+    ) -> None:
+        """Plans a batch whose lengths are in device memory: torch.ops.kiln.attn_work_list.
+
+        The tensors are i32, and mean what they mean in plan(). The plan is the one that plan() would make.
+        The host reads no length, so the call may be captured, and a replay plans with the lengths of its time.
+        Requests at the end of a captured batch may have no tokens and no kv.
+        Lengths that plan() would refuse make a plan that launches refuse.
+        """
+        self._plan_on_device(self.page_size, kv_indptr, kv_len, last_page_len, qo_indptr)
+
+
+class PagedDecode(_PagedPlanned):
     """Attention of the last token (or tokens) of each request over paged caches: template attn_decode_paged.
 
         attention = kiln.torch.PagedDecode(heads=32, kv_heads=8, head_size=128, page_size=16, max_requests=256)
@@ -216,41 +258,6 @@ class PagedDecode(_Planned):
         self.dtype, self.kv_dtype, self.alibi = dtype, kv_dtype or dtype, alibi
         self.window_left, self.soft_cap, self.sm_scale = window_left, soft_cap, sm_scale
         self._begin(page_size)
-
-    def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
-        """Plans a batch, and starts the copy of the plan to the device in the current stream.
-
-        Request i has the pages kv_indices[kv_indptr[i]:kv_indptr[i + 1]]. Its last page has last_page_len[i]
-        tokens, or the request has kv_len[i] tokens in all. With qo_indptr the request has the queries
-        q[qo_indptr[i]:qo_indptr[i + 1]], else one token.
-        Lengths are lists, numpy arrays, or tensors in host memory.
-        Raises Error while a stream captures, in a compiled function, and for lengths on the device.
-        """
-        return self._plan(
-            kv_indptr=_listed("kv_indptr", kv_indptr),
-            last_page_len=_listed("last_page_len", last_page_len),
-            kv_len=_listed("kv_len", kv_len),
-            qo_indptr=_listed("qo_indptr", qo_indptr),
-            page_size=self.page_size,
-            window_left=self.window_left,
-        )
-
-    def plan_on_device(
-        self,
-        kv_indptr: Tensor,
-        *,
-        last_page_len: Tensor | None = None,
-        kv_len: Tensor | None = None,
-        qo_indptr: Tensor | None = None,
-    ) -> None:
-        """Plans a batch whose lengths are in device memory: torch.ops.kiln.attn_work_list.
-
-        The tensors are i32, and mean what they mean in plan(). The plan is the one that plan() would make.
-        The host reads no length, so the call may be captured, and a replay plans with the lengths of its time.
-        Requests at the end of a captured batch may have no tokens and no kv.
-        Lengths that plan() would refuse make a plan that launches refuse.
-        """
-        self._plan_on_device(self.page_size, kv_indptr, kv_len, last_page_len, qo_indptr)
 
     def forward(
         self,
@@ -457,7 +464,7 @@ class RaggedPrefill(_Planned):
         )
 
 
-class LatentDecode(_Planned):
+class LatentDecode(_PagedPlanned):
     """Attention of the last token (or tokens) of each request over a paged latent cache, on Hopper: template mla_decode.
 
         attention = kiln.torch.LatentDecode(heads=128, page_size=64, max_requests=256, sm_scale=192**-0.5)
@@ -498,27 +505,6 @@ class LatentDecode(_Planned):
         self.dtype, self.kv_dtype = dtype, kv_dtype or dtype
         self.window_left = -1
         self._begin(page_size)
-
-    def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
-        """Plans a batch as PagedDecode.plan() does."""
-        return self._plan(
-            kv_indptr=_listed("kv_indptr", kv_indptr),
-            last_page_len=_listed("last_page_len", last_page_len),
-            kv_len=_listed("kv_len", kv_len),
-            qo_indptr=_listed("qo_indptr", qo_indptr),
-            page_size=self.page_size,
-        )
-
-    def plan_on_device(
-        self,
-        kv_indptr: Tensor,
-        *,
-        last_page_len: Tensor | None = None,
-        kv_len: Tensor | None = None,
-        qo_indptr: Tensor | None = None,
-    ) -> None:
-        """Plans a batch whose lengths are in device memory, as PagedDecode.plan_on_device() does."""
-        self._plan_on_device(self.page_size, kv_indptr, kv_len, last_page_len, qo_indptr)
 
     def forward(self, q: Tensor, kv_cache: Tensor, kv_indices: Tensor) -> tuple[Tensor, Tensor]:
         """Runs torch.ops.kiln.mla_decode with the plan.
