@@ -14,7 +14,7 @@ __global__ void attn_decode_paged(f64* o, const T* q, const KV* k_cache, const K
                                   i64 stride_q_head, i64 stride_k_page, i64 stride_k_slot, i64 stride_k_head,
                                   i64 stride_v_page, i64 stride_v_slot, i64 stride_v_head, f32 sm_scale,
                                   f64* lse, f32 soft_cap, i32 window_left, const f32* alibi_slopes,
-                                  const f32* k_scale, const f32* v_scale, i64 stride_scale) {
+                                  const f32* k_scale, const f32* v_scale, i64 stride_scale, i32) {
   __shared__ f64 logit[1024], partial[1024];
   const AttentionPlan work{plan, workers};
   const int threads = blockDim.x, thread = threadIdx.x, heads = kv_heads * GROUP;

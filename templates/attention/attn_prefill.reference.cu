@@ -12,7 +12,7 @@ __global__ void attn_prefill(f64* o, const T* q, const T* k, const T* v, i32* pl
                              i64 stride_v_head, f32 sm_scale, f64* lse, f32 soft_cap, i32 window_left,
                              const f32* alibi_slopes, const u8* mask, const i32* mask_indptr,
                              const i32* kv_indices, i32 page_size, i64 stride_k_page, i64 stride_v_page,
-                             i32 window_right, const f32* sinks) {
+                             i32 window_right, const f32* sinks, i32) {
   ragged_attention<T, D, DV, GROUP, CAUSAL, WINDOW, SOFT_CAP, ALIBI, MASK, PAGED, SINK>(
       o, q, k, v, plan, workers, kv_heads, stride_o, stride_o_head, stride_q, stride_q_head, stride_k,
       stride_k_head, stride_v, stride_v_head, sm_scale, lse, soft_cap, window_left, alibi_slopes, mask,

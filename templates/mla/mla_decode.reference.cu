@@ -22,7 +22,7 @@ template <typename T, typename KV, int HEADS, bool CAUSAL>
 __global__ void __launch_bounds__(512)
     mla_decode(f64* o, const T* q, const KV* kv_cache, const i32* kv_indices, i32* plan, f32* workspace,
                i32 workers, i32 pages, i32 page_size, i64 stride_o, i64 stride_o_head, i64 stride_q,
-               i64 stride_q_head, i64 stride_page, i64 stride_slot, f32 sm_scale, f64* lse) {
+               i64 stride_q_head, i64 stride_page, i64 stride_slot, f32 sm_scale, f64* lse, i32) {
   constexpr int KEYS = 576, VALUES = 512;
   __shared__ f64 logit[VALUES], partial[VALUES];
   const AttentionPlan work{plan, workers};

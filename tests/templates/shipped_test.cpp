@@ -197,6 +197,17 @@ TEST_F(ShippedTemplates, SomeOfEachCompileForTheArchsBetween) {
              3);
 }
 
+// Among the findings: a reference that does not take its kernel's arguments, and a target that a template claims
+// and does not compile for.
+TEST_F(ShippedTemplates, HaveNothingThatLintCallsAnErrorOrAWarning) {
+  std::vector<std::string> words = {"lint", "--strict", "--json"};
+  words.insert(words.end(), std::begin(kNames), std::end(kNames));
+  words.insert(words.end(), std::begin(kHopperNames), std::end(kHopperNames));
+  const Finished done = kiln(words);
+  EXPECT_EQ(done.status, 0) << done.err << done.out.substr(0, 4000);
+  EXPECT_EQ(done.json()["compiled"].get<std::size_t>(), words.size() - 3);
+}
+
 // Heads of 256 elements in e4m3 with more than 11 heads of q for each kv head leave no register free. Before
 // sm_90 they spill up to 56 bytes (docs/guide/attention/compile.md).
 TEST_F(ShippedTemplates, TheWidestDecodeDoesNotSpillFromSm90On) {
