@@ -399,16 +399,17 @@ def test_a_stream_of_cuda_core():
     device = core.Device()
     device.set_current()
     stream = device.create_stream()
-    x, out = torch.ones(4, 64, device="cuda"), torch.zeros(4, 64, device="cuda")
-    torch.cuda.synchronize()
-    kernel(out, x, torch.ones(64, device="cuda"), 4, 64, 64, 1e-6, stream=stream)
+    x, w, out = torch.ones(4, 64, device="cuda"), torch.ones(64, device="cuda"), torch.zeros(4, 64, device="cuda")
+    torch.cuda.synchronize()  # torch's stream made the tensors
+    kernel(out, x, w, 4, 64, 64, 1e-6, stream=stream)
     stream.sync()
     assert torch.allclose(out, torch.ones_like(out), atol=1e-4)
 
 
 def digest():
+    """A hash of the results of every fifth case."""
     h = hashlib.sha256()
-    for name, make in CASES:
+    for name, make in CASES[::5]:
         for each in bits(outcome(getattr(torch.ops.kiln, name), *made(make))):
             h.update(each.cpu().numpy().tobytes())
     return h.hexdigest()

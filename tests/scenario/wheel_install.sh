@@ -18,7 +18,8 @@ check_wheel() {
   local system=$systems/wheel-$release-$arch packages=$systems/packages-$machine
   rm -rf --one-file-system "$system"
   cp -a "$systems/$release-$arch" "$system"
-  # The wheels are fetched here, so that the system needs no network.
+  # The wheels are fetched here, so that the system needs no network. pip keeps a file of the same name that is there.
+  rm -f "$packages"/kiln-*.whl
   python3 -m pip download -q --disable-pip-version-check -d "$packages" --only-binary :all: --python-version "$python" \
     --platform "manylinux2014_$machine" --platform "manylinux_2_28_$machine" "${wheel}[nvrtc]"
   cp -r "$packages" "$system/root/packages"
