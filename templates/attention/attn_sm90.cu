@@ -21,26 +21,61 @@ struct AttentionShared {
   i32 last_part;
 };
 
-// Loads all kv blocks of the block's tiles. A warp calls it if k and v have pages, and otherwise one thread.
+// The warps that load. A warp begins the copies of its lanes one after the other, so the many copies of small pages would take
+// one warp longer than the products of a kv block. With pages each panel has a warp of its own, while there are warps.
+template <int D, int DV, bool PAGED>
+struct Loaders {
+  static constexpr int K_PANELS = padded_row(D) / 64, V_PANELS = padded_row(DV) / 64;
+  static constexpr int WARPS = !PAGED ? 1 : K_PANELS + V_PANELS < 4 ? K_PANELS + V_PANELS : 4;
+  static constexpr int OF_K = K_PANELS < WARPS ? K_PANELS : WARPS;  // warps that load panels of k
+  static constexpr int OF_V = V_PANELS < WARPS ? V_PANELS : WARPS;
+
+  // Return the first panel of k and of v that a warp loads. The warp also loads each WARPS-th panel after it.
+  static __device__ __forceinline__ int first_of_k(int warp) { return warp; }
+  static __device__ __forceinline__ int first_of_v(int warp) {
+    return (warp + WARPS - K_PANELS % WARPS) % WARPS;
+  }
+};
+
+// Loads panels of all kv blocks of the block's tiles. If k and v have pages, the warps of Loaders call it, and otherwise one
+// thread.
 //
 // The maps have the dimensions elements, heads, rows of a page, and pages; ragged arrays are one page. A box has `box`
-// rows, which divide TILE_KV and a page, so each lane loads the box of one page. TMA fills what lies beyond the end of a
+// rows, which divide TILE_KV and a page, so each lane loads the boxes of one page. TMA fills what lies beyond the end of a
 // head, of k or of v with zeros: page -1 stands for tokens that nobody needs, whose pages may not exist.
 template <int D, int DV, int TILE_KV, bool PAGED, typename Shared>
 __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& map_k, const TensorMap& map_v,
                                                const AttentionPlan& work, i32 window_left, i32 window_right,
                                                const i32* kv_indices, i32 page_size, i32 box) {
-  constexpr int K_PANELS = padded_row(D) / 64, V_PANELS = padded_row(DV) / 64;
-  const int lane = PAGED ? threadIdx.x % 32 : 0, first = PAGED ? lane * box : 0;
-  const auto together = [] {
-    if constexpr (PAGED) __syncwarp();
-  };
+  using Load = Loaders<D, DV, PAGED>;
+  constexpr int LOADERS = 4;  // the barrier of the warps that load
+  const int warp = PAGED ? threadIdx.x / 32 % 4 : 0, lane = PAGED ? threadIdx.x % 32 : 0,
+            first = PAGED ? lane * box : 0;
   auto& tiles = shared.loader_tiles;
+  // Waits until the stage is empty, and loads the warp's panels of one operand.
+  const auto load_panels = [&](auto& ring, RingPlace& at, auto& stages, const TensorMap& map, int first_panel,
+                               i32 head, i32 row, i32 page) {
+    constexpr int PANELS = sizeof(stages[0]) / sizeof(stages[0][0]);
+    if (Load::WARPS <= PANELS || first_panel < PANELS) {
+      if (lane == 0) ring.begin(at, (PANELS - first_panel + Load::WARPS - 1) / Load::WARPS * TILE_KV * 128);
+      if constexpr (PAGED) __syncwarp();
+      if (first < TILE_KV) {
+#pragma unroll
+        for (int i = 0; i < PANELS; i += Load::WARPS) {
+          const int panel = i + first_panel;
+          if (PANELS % Load::WARPS == 0 || panel < PANELS)
+            tma_load(stages[at.stage][panel] + first * 64, map, ring.full[at.stage], panel * 64, head, row,
+                     page);
+        }
+      }
+    }
+    ring.next(at);
+  };
   RingPlace k_at, v_at;
   while (true) {
-    together();
-    if (lane == 0) tiles.next(work, window_left, window_right);
-    together();
+    if constexpr (PAGED) sync_threads(LOADERS, Load::WARPS * 32);
+    if (warp == 0 && lane == 0) tiles.next(work, window_left, window_right);
+    if constexpr (PAGED) sync_threads(LOADERS, Load::WARPS * 32);
     if (!tiles.any()) return;
     const i32 base = tiles.now.kv_base, head = tiles.now.kv_head, end = tiles.now.kv_end;
     // Returns the page of the lane's row of the kv block that begins at `kv`.
@@ -53,24 +88,8 @@ __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& 
     for (i32 kv = tiles.now.kv_begin; kv < end; kv += TILE_KV) {
       const i32 page = next_page, row = PAGED ? (kv + first) % page_size : base + kv;
       next_page = page_of(kv + TILE_KV);  // this load runs while the stages are full
-      if (lane == 0) shared.k_ring.begin(k_at, TILE_KV * K_PANELS * 128);
-      together();
-      if (first < TILE_KV) {
-#pragma unroll
-        for (int i = 0; i < K_PANELS; ++i)
-          tma_load(shared.k[k_at.stage][i] + first * 64, map_k, shared.k_ring.full[k_at.stage], i * 64, head,
-                   row, page);
-      }
-      shared.k_ring.next(k_at);
-      if (lane == 0) shared.v_ring.begin(v_at, TILE_KV * V_PANELS * 128);
-      together();
-      if (first < TILE_KV) {
-#pragma unroll
-        for (int i = 0; i < V_PANELS; ++i)
-          tma_load(shared.v[v_at.stage][i] + first * 64, map_v, shared.v_ring.full[v_at.stage], i * 64, head,
-                   row, page);
-      }
-      shared.v_ring.next(v_at);
+      load_panels(shared.k_ring, k_at, shared.k, map_k, Load::first_of_k(warp), head, row, page);
+      load_panels(shared.v_ring, v_at, shared.v, map_v, Load::first_of_v(warp), head, row, page);
     }
   }
 }
@@ -88,6 +107,7 @@ __global__ void __launch_bounds__(384, 1)
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, 8>;
   using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL, WINDOW>;
   using Row = PackedRow<GROUP>;
+  using Load = Loaders<D, DV, PAGED>;
   extern __shared__ __align__(1024) u8 bytes[];
   using Shared = AttentionShared<T, D, DV, TILE_KV, STAGES, Tiles>;
   static_assert(sizeof(Shared) <= TILE_ROWS * 2 * padded_row(D) +
@@ -98,8 +118,8 @@ __global__ void __launch_bounds__(384, 1)
 
   work.prefetch(blockIdx.x);
   if (threadIdx.x == 0) {
-    shared.k_ring.init(8);  // each of the eight warps releases a stage
-    shared.v_ring.init(8);
+    shared.k_ring.init(8, Load::OF_K);  // each of the eight warps that compute releases a stage
+    shared.v_ring.init(8, Load::OF_V);
   }
   if (threadIdx.x == LOADER) {
     tma_prefetch(map_k);
@@ -121,7 +141,7 @@ __global__ void __launch_bounds__(384, 1)
 
   if (threadIdx.x >= LOADER) {
     give_registers_to<PAGED ? 40 : 24>();
-    if (PAGED ? threadIdx.x < LOADER + 32 : threadIdx.x == LOADER)
+    if (PAGED ? threadIdx.x < LOADER + 32 * Load::WARPS : threadIdx.x == LOADER)
       load_kv_blocks<D, DV, TILE_KV, PAGED>(shared, map_k, map_v, work, window_left, window_right, kv_indices,
                                             page_size, box);
     return;

@@ -301,7 +301,7 @@ def bench():
     for o, batch, length in shapes:
         portable = prefill.Options(d=o.d, dv=o.dv, group=o.group, kv_heads=o.kv_heads, causal=o.causal)
         yield prefill.bench_row(o, batch, length, others=[("kiln attn_prefill", portable)])
-    for (batch, length), page in itertools.product(((16, 1024), (4, 4096)), (16, 64)):
-        ragged, paged = (Options(group=4, kv_heads=8, page=n) for n in (0, page))
-        portable = prefill.Options(group=4, kv_heads=8, page=page)
+    for d, (batch, length), page in itertools.product((128, 64), ((16, 1024), (4, 4096)), (16, 64)):
+        ragged, paged = (Options(d=d, group=4, kv_heads=8, page=n) for n in (0, page))
+        portable = prefill.Options(d=d, group=4, kv_heads=8, page=page)
         yield prefill.bench_row(paged, batch, length, others=[("kiln ragged", ragged), ("kiln attn_prefill", portable)])
