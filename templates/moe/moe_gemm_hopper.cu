@@ -62,6 +62,9 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   constexpr int BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK)), BLOCK = Memory::TOKENS;
   constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;
   constexpr int PARTS = scale_parts<Shape, GATED>, LOADERS = Shape::loaders;
+  // The b of an expert is larger than the L2: 32 blocks of tokens share a column of it before the next is read, and it stays
+  // in the L2 rather than the tokens, which only this expert reads.
+  constexpr bool LARGE = !SWAP && i64{GATED ? 2 : 1} * N * K * static_cast<int>(sizeof(AB)) > 64 << 20;
   using Rows = Routing<LAYOUT, BLOCK, E>;
   using Used = UsedBlocks<LAYOUT == Layout::masked ? E : 1, BLOCK>;
   struct All {
@@ -86,7 +89,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   const Rows routing{expert_ids, sorted_token_ids, num_tokens_post_padded, rows};
   const int of_rows =
       LAYOUT == Layout::masked ? used.ends[LAYOUT == Layout::masked ? E - 1 : 0] : routing.blocks();
-  const Tiles<8> tiles{of_rows, static_cast<int>(ceil_div(N, COLUMNS))};
+  const Tiles<LARGE ? 32 : 8> tiles{of_rows, static_cast<int>(ceil_div(N, COLUMNS))};
   // Returns the rows of a tile, and its first column.
   const auto place = [&](int tile, int& column) {
     int block;
@@ -106,7 +109,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     const int thread = threadIdx.x - LOADER, four = thread / 4;
     const int first = four / 8 * 8 + four % 2 * 4 + four % 8 / 2;
     const auto load_b = [&](int stage, int step, int column, i32 expert) {
-      constexpr L2 KEEP = SWAP ? L2::evict_first : L2::normal;
+      constexpr L2 KEEP = SWAP ? L2::evict_first : LARGE ? L2::evict_last : L2::normal;
       Barrier& full = shared.ring.full[stage];
       AB* to = SWAP ? shared.left[stage][0] : shared.right[stage][0];
       full.arrive_expecting(B_ROWS * 128);
