@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 from caches_support import TORCH_PROGRAM
@@ -56,12 +57,17 @@ def test_undo_restores_the_settings(monkeypatch):
     from torch._inductor import remote_cache
 
     monkeypatch.delenv("TRITON_CACHE_MANAGER", raising=False)
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/of/the/user")
     before = torch._inductor.config.fx_graph_remote_cache
     inductor.apply(autotune=False)
     assert remote_cache.RemoteFxGraphCache.backend_override_cls is inductor.Backend
     assert torch._inductor.config.fx_graph_remote_cache is True
     assert os.environ["TRITON_CACHE_MANAGER"] == "kiln.caches.triton:CacheManager"
+    monkeypatch.setattr(inductor, "_blobs", lambda: types.SimpleNamespace(lease=lambda key, wait: types.SimpleNamespace(data=b"x")))
+    assert inductor.Backend()._get("pt2:fx-graph-v1::k:c1") == b"x"
+    assert os.environ["TRITON_CACHE_DIR"] != "/of/the/user", "a graph has its kernels' code in the private directory"
     inductor.undo()
+    assert os.environ["TRITON_CACHE_DIR"] == "/of/the/user"
     assert remote_cache.RemoteFxGraphCache.backend_override_cls is None
     assert torch._inductor.config.fx_graph_remote_cache is before
     assert "TRITON_CACHE_MANAGER" not in os.environ

@@ -62,6 +62,22 @@ def test_a_python_without_kiln_says_so_and_runs(tmp_path):
     assert done.stdout.strip() == "None"
 
 
+@pytest.mark.parametrize("caches", ["on", "off"])
+@pytest.mark.parametrize(
+    "variables, directory",
+    [
+        ({"TRITON_CACHE_DIR": "/tmp/kiln-triton-abc", "TRITON_CACHE_DIR_BEFORE_KILN": "/of/the/user"}, "/of/the/user"),
+        ({"TRITON_CACHE_DIR": "/tmp/kiln-triton-abc"}, "None"),
+        ({"TRITON_CACHE_DIR": "/of/the/user"}, "/of/the/user"),
+        ({"TRITON_CACHE_DIR": "/of/the/user", "TRITON_CACHE_DIR_BEFORE_KILN": "/another"}, "/of/the/user"),
+    ],
+)
+def test_a_child_has_no_private_directory_of_its_parent(tmp_path, monkeypatch, caches, variables, directory):
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    done = run("import os; print(os.environ.get('TRITON_CACHE_DIR'))", tmp_path, caches, **variables)
+    assert (done.stdout.strip(), done.stderr) == (directory, "")
+
+
 def test_the_next_sitecustomize_of_the_path_runs_too(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
@@ -165,3 +181,13 @@ for work, hits in (quiet, 0), (asking, 1):
     run(program, tmp_path, KILN_CACHES_REPORT=str(reports))
     spaces = [json.loads(path.read_text())["spaces"] for path in reports.glob("*.json")]
     assert sorted((space["hits"], space["puts"]) for found in spaces for space in found) == [(0, 0), (1, 0), (10, 1)]
+
+
+def test_a_program_that_imports_kilns_module_first_uses_the_caches_too(tmp_path):
+    pytest.importorskip("torch")
+    done = run(
+        "import kiln.caches.inductor as caches; from torch._inductor import remote_cache\n"
+        "print(remote_cache.RemoteFxGraphCache.backend_override_cls is caches.Backend)",
+        tmp_path,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("True", "")

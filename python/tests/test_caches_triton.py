@@ -73,6 +73,68 @@ def test_one_process_compiles_a_kernel_and_the_others_wait(run):
     assert len({each["cubin"] for each in done}) == 1
 
 
+INDUCTOR = (
+    "import torch._inductor.codecache\n"
+    + PROGRAM
+    + """
+from torch._inductor.runtime.triton_heuristics import HeuristicType, StaticTritonCompileResult
+from torch._inductor.runtime.triton_heuristics import triton_hash_to_path_key
+from torch._inductor.triton_bundler import TritonBundler
+
+kernel = compiled(128)
+TritonBundler.begin_compile()
+TritonBundler.put(triton_hash_to_path_key(kernel.hash), 0)
+bundle, _ = TritonBundler.collect()
+print(json.dumps({
+    "launched": StaticTritonCompileResult.can_statically_launch(
+        kernel, {}, {"device_type": "cuda", "device": 0}, HeuristicType.POINTWISE) is not None,
+    "bundled": [artifact.filename for each in bundle.kernel_artifacts for artifact in each.artifacts],
+    "directory": os.environ["TRITON_CACHE_DIR"],
+}))
+"""
+)
+
+
+def test_inductor_launches_kernels_of_the_store_without_triton(tmp_path):
+    """torch asks for a kernel's cubin in TRITON_CACHE_DIR, and falls back to Triton's slower launcher without a word."""
+    heuristics = pytest.importorskip("torch._inductor.runtime.triton_heuristics")
+    if not hasattr(heuristics, "StaticTritonCompileResult"):
+        pytest.skip("this torch launches all kernels by Triton")
+    environment = os.environ | {
+        "KILN_CACHE_DIR": str(tmp_path / "cache"),
+        "TRITON_CACHE_DIR": str(tmp_path / "triton"),
+        "TRITON_CACHE_MANAGER": MANAGER,
+    }
+    (tmp_path / "program.py").write_text(INDUCTOR)
+    for start in ("compiles", "finds"):
+        out = subprocess.check_output([sys.executable, tmp_path / "program.py"], env=environment, text=True, timeout=600)
+        done = json.loads(out.splitlines()[-1])
+        assert done["launched"], start
+        assert "add.cubin" in done["bundled"], start
+        assert pathlib.Path(done["directory"]).name.startswith("kiln-triton-")
+        assert not pathlib.Path(done["directory"]).exists(), "it went with its process"
+    assert not (tmp_path / "triton").exists(), "Triton's own directory has nothing"
+
+
+def test_a_forked_child_names_a_directory_of_its_own(monkeypatch):
+    from kiln.caches import _settings
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/of/the/user")
+    _settings.show_triton_files()
+    parents = os.environ["TRITON_CACHE_DIR"]
+    assert parents == str(_settings.triton_files.path())
+    if (child := os.fork()) == 0:
+        _settings.show_triton_files()
+        mine = pathlib.Path(os.environ["TRITON_CACHE_DIR"])
+        own = str(mine) != parents and mine.is_dir()
+        _settings.hide_triton_files()
+        mine.rmdir()
+        os._exit(0 if own and os.environ["TRITON_CACHE_DIR"] == "/of/the/user" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    _settings.hide_triton_files()
+    assert os.environ["TRITON_CACHE_DIR"] == "/of/the/user"
+
+
 def test_as_a_remote_backend_a_group_is_whole_or_absent(run, tmp_path):
     remote = {
         "TRITON_CACHE_MANAGER": "triton.runtime.cache:RemoteCacheManager",

@@ -54,11 +54,11 @@ class PrivateDirectory:
     """A directory of this process alone (0700), removed when the process ends. A forked child makes its own."""
 
     def __init__(self, prefix: str) -> None:
-        self._prefix, self._made = prefix, (0, pathlib.Path())
+        self.prefix, self._made = prefix, (0, pathlib.Path())
 
     def path(self) -> pathlib.Path:
         if self._made[0] != os.getpid():
-            self._made = (os.getpid(), pathlib.Path(tempfile.mkdtemp(prefix=self._prefix)))
+            self._made = (os.getpid(), pathlib.Path(tempfile.mkdtemp(prefix=self.prefix)))
             util.Finalize(None, self._remove, args=self._made, exitpriority=0)  # also in children of multiprocessing
         return self._made[1]
 

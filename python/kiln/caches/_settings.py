@@ -15,6 +15,7 @@ from multiprocessing import util
 from .._blobs import Blobs
 from .._default import service
 from .._locks import Lock
+from . import _files
 
 _LAST_WAIT = 60.0  # seconds for blobs that are queued when the process ends
 
@@ -22,6 +23,9 @@ _lock = Lock()
 _spaces: dict[str, Blobs] = {}
 _left = 0  # the process that has run _leave()
 START = pathlib.Path(__file__).parent / "start"  # the folder of a sitecustomize that switches the caches on
+_TRITON = "TRITON_CACHE_DIR"
+_TRITON_BEFORE = "TRITON_CACHE_DIR_BEFORE_KILN"  # what children of this process get in its place
+triton_files = _files.PrivateDirectory("kiln-triton-")
 
 
 def wait() -> float:
@@ -76,6 +80,34 @@ def for_children(caches: str) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     else:
         os.environ.pop("PYTHONPATH", None)
+
+
+def show_triton_files() -> None:
+    """Names the private directory of Triton's files in TRITON_CACHE_DIR, where Inductor looks for a kernel's cubin.
+
+    Inductor then launches the kernel without Triton, and the graph that it stores has the cubin.
+    Python processes that this one starts get the variable as it was before, by sitecustomize.py.
+    """
+    place, now = str(triton_files.path()), os.environ.get(_TRITON)
+    if now == place:
+        return
+    if now is None:
+        os.environ.pop(_TRITON_BEFORE, None)
+    elif not _is_of_kiln(now):
+        os.environ[_TRITON_BEFORE] = now
+    os.environ[_TRITON] = place
+
+
+def hide_triton_files() -> None:
+    """Sets TRITON_CACHE_DIR back to what it was before show_triton_files()."""
+    if _is_of_kiln(os.environ.get(_TRITON, "")):
+        del os.environ[_TRITON]
+        if (before := os.environ.pop(_TRITON_BEFORE, None)) is not None:
+            os.environ[_TRITON] = before
+
+
+def _is_of_kiln(directory: str) -> bool:
+    return pathlib.Path(directory).name.startswith(triton_files.prefix)
 
 
 def _leave_well() -> None:

@@ -51,6 +51,8 @@ class Backend(remote_cache.RemoteCacheBackend[bytes]):
     def _get(self, key: str) -> bytes | None:
         if "fx-graph" not in key:
             return _blobs().get(key)
+        if os.environ.get("TRITON_CACHE_MANAGER") == _MANAGER:
+            _settings.show_triton_files()
         lease = _blobs().lease(key, _settings.wait())
         if lease.data is None and lease.held:
             timer = threading.Timer(_settings.wait(), _end, (key,))
@@ -118,6 +120,7 @@ def undo() -> None:
             setattr(importlib.import_module(module), switch, value[1])
     if _before.get("triton") and os.environ.get("TRITON_CACHE_MANAGER") == _MANAGER:
         del os.environ["TRITON_CACHE_MANAGER"]
+        _settings.hide_triton_files()
     _before.clear()
 
 
@@ -141,3 +144,7 @@ def load_artifacts(name: str) -> bool:
 def _is_compile_worker() -> bool:
     """True in a process that compiles for another one, whose settings of torch it gets."""
     return "compile_worker" in sys.argv[0]
+
+
+if globals().get("apply_once_imported"):  # set by start/sitecustomize.py
+    apply(triton=False)

@@ -14,6 +14,7 @@ TRITON_REMOTE_CACHE_BACKEND=kiln.caches.triton:RemoteCacheBackend.
 from __future__ import annotations
 
 import pathlib
+import sys
 from typing import Any
 
 import triton
@@ -23,7 +24,7 @@ from .._blobs import Blobs, Lease
 from .._locks import Lock
 from . import _files, _settings
 
-_directory = _files.PrivateDirectory("kiln-triton-")
+_directory = _settings.triton_files
 _STAGES = {".source", ".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco", ".spv"}
 _lock = Lock()
 _groups: dict[tuple[str, str], dict[str, str]] = {}  # what this process has on its disk
@@ -41,6 +42,8 @@ class CacheManager(triton.runtime.cache.CacheManager):
         self._plain = triton.runtime.cache.FileCacheManager(key, override, dump) if override or dump else None
         self._files: dict[str, bytes] = {}  # of a group that is being made
         self._lease: Lease | None = None
+        if "torch._inductor" in sys.modules:
+            _settings.show_triton_files()
 
     def get_file(self, filename: str) -> str | None:
         if self._plain:

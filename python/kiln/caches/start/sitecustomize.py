@@ -39,12 +39,24 @@ class _AfterTorch:
                 try:
                     from kiln.caches import inductor
 
-                    inductor.apply(triton=False)
+                    if hasattr(inductor, "apply"):
+                        inductor.apply(triton=False)
+                    else:  # the program imports kiln.caches.inductor, which is importing torch's module now
+                        inductor.apply_once_imported = True
                 except Exception as error:
                     _say(error)
 
             spec.loader.exec_module = run_and_tell
         return spec
+
+
+def _leave_the_parents_directory() -> None:
+    """Gives Triton its own directory back: kiln.caches named a private one of the parent, which goes with the parent."""
+    before = os.environ.pop("TRITON_CACHE_DIR_BEFORE_KILN", None)
+    if os.path.basename(os.environ.get("TRITON_CACHE_DIR", "")).startswith("kiln-triton-"):
+        del os.environ["TRITON_CACHE_DIR"]
+        if before is not None:
+            os.environ["TRITON_CACHE_DIR"] = before
 
 
 def _switch_on() -> None:
@@ -73,6 +85,7 @@ def _run_the_next_one() -> None:
 
 if len(_RAN) == 1:
     try:
+        _leave_the_parents_directory()
         _switch_on()
     except Exception as error:
         _say(error)
