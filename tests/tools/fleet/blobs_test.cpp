@@ -131,6 +131,47 @@ TEST_F(FleetBlobs, ACaptureWritesTheDirectoryToTheTier) {
   EXPECT_EQ(kiln(with_push, alone("a")).status, 2) << "there is no tier";
 }
 
+TEST_F(FleetBlobs, AWrappedCommandsDirectoriesAndBlobsAreWrittenToTheTier) {
+  std::filesystem::create_directories(path("profiles"));
+  write("profiles/one.toml", "[[directory]]\nvariable = 'ONE_DIR'\n");
+  put("a", "k", "of the command");
+  const auto with_profile = [&](Environment environment, const std::string& directory) {
+    environment["KILN_CACHES_PROFILES"] = path("profiles"), environment["ONE_DIR"] = path(directory);
+    return environment;
+  };
+  const std::string command =
+      "mkdir -p $ONE_DIR; echo compiled > $ONE_DIR/kernel; "
+      "echo '{\"process\": 1, \"spaces\": [{\"space\": \"s\", \"puts\": 1}]}' > $KILN_CACHES_REPORT/1.json; ";
+  const auto wrap = [&](const Environment& environment, const std::string& flag, const std::string& end) {
+    return kiln({"wrap", "--profile", "one", flag, "--", "sh", "-c", command + end}, environment);
+  };
+  const Environment writer = with_profile(node("a"), "jit");
+  EXPECT_EQ(wrap(with_profile(alone("a"), "jit"), "--push", "touch " + path("ran")).status, 2);
+  EXPECT_FALSE(std::filesystem::exists(path("ran"))) << "there is no tier, so the command does not run";
+  EXPECT_EQ(wrap(writer, "--push", "exit 7").status, 7);
+  EXPECT_EQ(wrap(writer, "--json", "").json().contains("tier"), false);
+  EXPECT_EQ(entries(), 0u) << "neither a failed command nor one without --push writes to the tier";
+  const Finished pushed = wrap(writer, "--push", "");
+  EXPECT_EQ(pushed.status, 0) << pushed.err;
+  EXPECT_NE(pushed.err.find("3 entries written to the fleet's tier"), std::string::npos) << pushed.err;
+  pull("b");
+  EXPECT_EQ(content_in("b", "k"), "of the command");
+  const Environment other = with_profile(reader("c"), "restored");
+  EXPECT_EQ(kiln({"wrap", "--profile", "one", "--", "sh", "-c", "cat $ONE_DIR/kernel"}, other).out,
+            "compiled\n");
+}
+
+TEST_F(FleetBlobs, AServerThatRefusesDoesNotFailTheWrappedCommand) {
+  put("a", "k", testing::noise(3 * kMiB));
+  ask({"CONFIG", "SET", "proto-max-bulk-len", "1048576"});
+  const std::string report = "echo '{\"spaces\": [{\"space\": \"s\"}]}' > $KILN_CACHES_REPORT/1.json";
+  const Finished done =
+      kiln({"wrap", "--profile", "flashinfer", "--push", "--json", "--", "sh", "-c", report}, node("a"));
+  EXPECT_EQ(done.status, 0);
+  EXPECT_EQ(done.json()["tier"]["failed"], 1) << done.out;
+  EXPECT_NE(done.err.find("the fleet's tier at "), std::string::npos) << done.err;
+}
+
 TEST_F(FleetBlobs, ADirectoryWhoseFilesTheTierRefusesHasNoRecordThere) {
   std::filesystem::create_directories(path("jit"));
   write("jit/one", testing::noise(3 * kMiB));

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/log.hpp"
 #include "cache/fleet/toolchain_row.hpp"
 #include "kiln/error.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
@@ -150,7 +149,7 @@ int prune(Context& context, const PruneArguments& arguments) {
                     (done.chosen ? ", " + std::to_string(done.chosen) + " by --all or --toolchain" : ""));
   }
   std::fflush(stdout);
-  if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
+  warn_of(done.fault, *tier);
   if (done.fault.down) return remote_down(arguments.strict, kPartly);
   if (PoliteInterrupt::requested()) return kInterrupted;
   return !done.fault ? kDone : kPartly;

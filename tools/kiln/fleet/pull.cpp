@@ -212,7 +212,7 @@ int pull(Context& context, const PullArguments& arguments) {
   std::fflush(stdout);
   for (const auto& [reason, count] : done.rejections)
     base::warn(counted(count, "entry", "entries") + " of the fleet's tier rejected: " + reason);
-  if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
+  warn_of(done.fault, *tier);
   if (done.fault.down) return remote_down(arguments.strict, kPartly);
   if (PoliteInterrupt::requested()) return kInterrupted;
   return done.missing.empty() && done.rejected + done.other_version == 0 && !done.fault ? kDone : kPartly;

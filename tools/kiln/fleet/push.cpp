@@ -1,7 +1,6 @@
 // kiln remote push: writes entries of the cache and its layers to the fleet's tier.
 #include "tools/kiln/fleet/push.hpp"
 
-#include "base/log.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/plan/select.hpp"
@@ -33,7 +32,7 @@ int push(Context& context, const PushArguments& arguments) {
     print_paragraph(text_of(done));
   }
   std::fflush(stdout);
-  if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
+  warn_of(done.fault, *tier);
   if (done.fault.down) return remote_down(arguments.strict, kPartly);
   if (PoliteInterrupt::requested()) return kInterrupted;
   const bool complete = arguments.selection.plans.empty() ? done.complete() : done.covers_all();

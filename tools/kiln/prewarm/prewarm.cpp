@@ -151,7 +151,7 @@ int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
   }
   FirstFault fault;
   const std::vector<bool> covered = covered_by(*tier, texts, fault);
-  if (fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + fault.text);
+  warn_of(fault, *tier);
   std::vector<std::optional<base::Arch>> serving;
   for (std::size_t i = 0; i < covered.size(); ++i)
     serving.push_back(covered[i] ? std::optional(plan.tasks[i].resolved.arch) : std::nullopt);

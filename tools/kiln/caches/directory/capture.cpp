@@ -1,13 +1,9 @@
 // kiln caches capture: stores a directory of another JIT compiler.
 #include "tools/kiln/caches/directory/capture.hpp"
 
-#include <set>
-
-#include "base/log.hpp"
+#include "tools/kiln/caches/directory/push.hpp"
 #include "tools/kiln/caches/directory/record.hpp"
 #include "tools/kiln/cli/context.hpp"
-#include "tools/kiln/store/bundle_stores.hpp"
-#include "tools/kiln/store/tier/transfer.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -16,33 +12,13 @@ struct CaptureArguments : TargetArguments {
   bool full = false, push = false;
 };
 
-/// Writes the files of a captured directory to the tier, and its record once the tier has them all.
-Pushed push_captured(const Target& target, const Tree& tree, fleet::Tier& tier, Context& context) {
-  std::set<Key> files;
-  for (const TreeEntry& entry : tree.entries)
-    if (entry.is_file())
-      files.insert(cache::blob_key({kFileSpace, kFileCompatibility, entry.digest.hex()}).key);
-  BundleStores stores(context.config());
-  const RecordOf record = [&](const Key& key) { return stores.record(key); };
-  Pushed out = push_entries(tier, {files.begin(), files.end()}, record, context.json);
-  if (!out.covers_all()) return out;
-  const Pushed last = push_entries(tier, {cache::blob_key(target.record).key}, record, true);
-  out.entries += last.entries, out.pushed += last.pushed, out.present += last.present,
-      out.failed += last.failed;
-  out.unreadable += last.unreadable, out.removed += last.removed, out.left += last.left;
-  out.seconds += last.seconds;
-  out.fault = last.fault;
-  return out;
-}
-
 int capture(Context& context, const CaptureArguments& arguments) {
   const auto tier = arguments.push ? writable_tier(context) : nullptr;
   const Target target = target_of(arguments, context);
   const CapturedTarget done = capture_target(target, arguments.full, context.service());
   std::optional<Pushed> pushed;
-  if (tier) pushed = push_captured(target, done.tree, *tier, context);
-  if (pushed && pushed->fault)
-    base::warn("the fleet's tier at " + tier->url().safe() + ": " + pushed->fault.text);
+  if (tier) pushed = push_captured(target, done.tree, *tier, context.config(), context.json);
+  if (pushed) warn_of(pushed->fault, *tier);
   const int status = pushed && !pushed->covers_all() ? kPartly : kDone;
   if (context.json) {
     Json out = json_of(context, target);

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
+#include "tools/kiln/caches/directory/push.hpp"
 #include "tools/kiln/caches/directory/record.hpp"
 #include "tools/kiln/caches/wrap/reports.hpp"
 #include "tools/kiln/caches/wrap/run.hpp"
@@ -23,6 +25,7 @@ namespace {
 struct WrapArguments {
   std::vector<std::string> profiles, command;
   std::string python;
+  bool push = false;
 };
 
 /// One profile of the command, and what became of its directory.
@@ -61,7 +64,9 @@ std::string python_of(const WrapArguments& arguments) {
 
 class Wrap {
  public:
-  Wrap(Context& context, const WrapArguments& arguments) : context_(context), arguments_(arguments) {
+  /// Throws Error(invalid_argument) for unknown profiles, and for --push without a tier that can be written to.
+  Wrap(Context& context, const WrapArguments& arguments)
+      : context_(context), arguments_(arguments), tier_(arguments.push ? writable_tier(context) : nullptr) {
     for (const std::string& name : profiles_of(arguments)) profiles_.emplace_back().name = name;
   }
 
@@ -70,11 +75,14 @@ class Wrap {
     for (WrappedProfile& profile : profiles_) restore(profile);
     const base::TempDir reports("kiln-wrap-");
     const int status = run_wrapped(command(reports.path()));
-    if (status == 0)
+    const WrapReports found = read_reports(reports.path());
+    if (status == 0) {
       for (WrappedProfile& profile : profiles_) capture(profile);
-    else
+      if (tier_) push(found);
+    } else {
       for (WrappedProfile& profile : profiles_) profile.not_captured = "the command failed";
-    print(status, read_reports(reports.path()));
+    }
+    print(status, found);
     return status;
   }
 
@@ -113,9 +121,25 @@ class Wrap {
     }
     const CapturedTarget done = capture_target(*wanted, false, context_.service());
     profile.files = done.tree.files(), profile.stored = done.stored;
+    if (tier_) add_pushed(push_captured(*wanted, done.tree, *tier_, context_.config(), context_.json));
   } catch (const Error& error) {
     profile.not_captured = error.what();
     base::warn(profile.name + ": " + error.what());
+  }
+
+  /// Writes the blobs of the spaces that the command's processes used to the tier. A fault is a warning.
+  void push(const WrapReports& reports) try {
+    std::set<std::string> spaces;
+    for (const auto& [space, counts] : reports.spaces) spaces.insert(space);
+    add_pushed(push_spaces(spaces, *tier_, context_.config(), context_.json));
+    warn_of(pushed_->fault, *tier_);
+  } catch (const Error& error) {
+    base::warn(std::string("--push: ") + error.what());
+  }
+
+  void add_pushed(const Pushed& done) {
+    if (!pushed_) pushed_.emplace();
+    *pushed_ += done;
   }
 
   WrappedCommand command(const std::string& reports) const {
@@ -141,6 +165,7 @@ class Wrap {
                    counted(profile.written, "file").c_str(), counted(profile.stored, "new file").c_str(),
                    std::to_string(profile.files).c_str());
     }
+    if (pushed_) std::fprintf(stderr, "kiln: %s\n", text_of(*pushed_).c_str());
     if (reports.spaces.empty()) return;
     std::fprintf(stderr, "kiln: %-20s %8s %8s %8s\n", "SPACE", "HITS", "MISSES", "STORED");
     for (const auto& [space, counts] : reports.spaces)
@@ -169,12 +194,15 @@ class Wrap {
                                {"misses", counts.misses},
                                {"puts", counts.puts},
                                {"damaged", counts.damaged}});
+    if (pushed_) out["tier"] = json_of(*pushed_);
     return out;
   }
 
   Context& context_;
   const WrapArguments& arguments_;
+  std::shared_ptr<fleet::Tier> tier_;  // only with --push
   std::vector<WrappedProfile> profiles_;
+  std::optional<Pushed> pushed_;
 };
 
 }  // namespace
@@ -193,13 +221,19 @@ void add_wrap(Command app, Context& context) {
              "The interpreter whose packages count; default: the command, if it is\na python, else "
              "$VIRTUAL_ENV, else python3")
       .type_name("PROGRAM");
+  sub.flag("--push", arguments->push,
+           "When the command ends with 0, also write to the fleet's tier: the captured\ndirectories, and all "
+           "blobs of the spaces that the command used");
   sub.footer(
       "Directories of profiles are restored first. The command then runs with KILN_CACHES=on, unless that\n"
       "variable is set already, and Python processes keep what torch.compile and Triton compile in kiln's\n"
       "store. When the command ends with 0, the directories are captured. Hits and misses of each space are\n"
       "printed on stderr.\n"
       "With --json, the command's output goes to stderr.\n"
-      "Exit status: the command's; 128 + the signal that ended it; 1 when it cannot be started, 2 usage.\n"
+      "With --push, entries are signed with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says. A server that\n"
+      "does not answer is a warning, and the exit status is the command's.\n"
+      "Exit status: the command's; 128 + the signal that ended it; 1 when it cannot be started, 2 usage\n"
+      "or no tier.\n"
       "Example: kiln wrap -- python serve.py --port 8000");
 }
 

@@ -1,5 +1,6 @@
 #include "tools/kiln/store/tier/tier.hpp"
 
+#include "base/log.hpp"
 #include "cache/trust/minisign.hpp"
 #include "kiln/error.hpp"
 
@@ -32,6 +33,10 @@ void FirstFault::note(fleet::Fault fault, const std::string& detail) {
   if (fault == fleet::Fault::none || !text.empty()) return;
   text = text_of(fault, detail);
   down = fault != fleet::Fault::refused && fault != fleet::Fault::too_large;
+}
+
+void warn_of(const FirstFault& fault, const fleet::Tier& tier) {
+  if (fault) base::warn("the fleet's tier at " + tier.url().safe() + ": " + fault.text);
 }
 
 int remote_down(bool strict, int otherwise) { return strict ? kRemoteDown : otherwise; }

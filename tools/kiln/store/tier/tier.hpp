@@ -34,6 +34,9 @@ struct FirstFault {
   Json json() const { return text.empty() ? Json(nullptr) : Json(text); }
 };
 
+/// Names the fault and the tier on stderr. Does nothing without a fault.
+void warn_of(const FirstFault& fault, const fleet::Tier& tier);
+
 /// Exit status of a command after a server did not answer: kRemoteDown when `strict`, else `otherwise`.
 int remote_down(bool strict, int otherwise);
 

@@ -182,6 +182,14 @@ void Push::send() {
 
 }  // namespace
 
+Pushed& Pushed::operator+=(const Pushed& later) {
+  entries += later.entries, pushed += later.pushed, present += later.present, failed += later.failed;
+  unreadable += later.unreadable, removed += later.removed, left += later.left;
+  seconds += later.seconds;
+  if (!fault) fault = later.fault;
+  return *this;
+}
+
 Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys, const RecordOf& record, bool quiet) {
   const auto start = base::Clock::now();
   Pushed out;

@@ -21,6 +21,9 @@ struct Pushed {
   FirstFault fault;           ///< the first reason why entries are in `failed`
   double seconds = 0;
 
+  /// Adds what a later push did. The first fault stays.
+  Pushed& operator+=(const Pushed& later);
+
   /// True when the tier has every entry that is still here.
   bool complete() const noexcept { return failed == 0 && unreadable == 0 && left == 0 && !fault; }
   /// True when additionally no entry was removed here before it was read.
