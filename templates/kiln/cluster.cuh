@@ -14,6 +14,13 @@ __device__ __forceinline__ u32 cluster_rank() {
   return rank;
 }
 
+// Returns the number of blocks of this block's cluster.
+__device__ __forceinline__ u32 cluster_size() {
+  u32 size;
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return size;
+}
+
 // The two halves of the cluster's barrier.
 // - Every thread of every block calls cluster_arrive(), then cluster_wait(), and may then begin again. The
 //   lanes of a warp make each of these calls together (.aligned).

@@ -1,11 +1,13 @@
 // Computes the delta rule for prompts on Hopper: outputs and states as delta_recurrent has them, in chunks of 64 tokens whose
 // work is matrix products.
 //
-// An item is 64 columns of the state of one value head, and the tokens of its sequence. A block takes an item after the other.
-// Its warpgroups work on different chunks, and items, at the same time:
-// - One thread loads q, k and v by TMA into a ring of stages.
-// - Two warpgroups prepare every other chunk each (DeltaPreparation); this does not depend on the state.
-// - One warpgroup holds the columns of the state, and takes them from chunk to chunk (DeltaWalk).
+// An item is one or two slices of 64 columns of the state of one value head, and the tokens of its sequence. A cluster of
+// blocks takes an item after the other. Its warpgroups work on different chunks, and items, at the same time:
+// - Some blocks prepare. Each of their warpgroups takes the next chunk that no other one has (DeltaPreparation), and copies
+//   the result to the blocks that walk. This does not depend on the state.
+// - The first block walks, and with two slices in a cluster of more than two blocks also the second one. A warpgroup holds a
+//   slice of the state, and takes it from chunk to chunk (DeltaWalk). Another thread loads q, k and v into a ring of stages.
+#include "kiln/cluster.cuh"
 #include "kiln/pdl.cuh"
 #include "recurrent/chunk/items.cuh"
 #include "recurrent/chunk/prepare.cuh"
@@ -13,8 +15,7 @@
 
 namespace kiln {
 
-// REQUIRES: blockDim = 512. A thread begins with 128 registers, and the loading warpgroup gives most of its own to the one that
-// walks.
+// REQUIRES: blockDim = 512. A thread begins with 128 registers, and two warpgroups give most of their own to those that walk.
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT,
           bool L2NORM, typename G, typename B, typename STATE, bool V_FIRST, bool SLOTS, int STAGES>
 __global__ void __launch_bounds__(512, 1)
@@ -23,63 +24,139 @@ __global__ void __launch_bounds__(512, 1)
                 i32 heads, i32 value_heads, i64 stride_out, f32 scale, const G* g, const STATE* initial_state,
                 STATE* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias,
                 f32 lower_bound, const i32* state_indices, const u8* has_initial_state, i64 stride_state) {
-  constexpr int WALKS = 2, LOADS = 3;  // warpgroups 0 and 1 prepare
-  constexpr u32 BYTES = CHUNK * (2 * K + 64) * sizeof(T);
+  constexpr int WALKS = V % 128 == 0 ? 2 : 1;  // slices of an item
+  constexpr int LOADS = 2;                     // the warpgroup that loads for those that walk
+  constexpr u32 BYTES = CHUNK * (2 * K + WALKS * 64) * sizeof(T) + PreparedChunk<T>::BYTES;
+  using Walking = WalkMemory<T, K, WALKS, STAGES>;
+  using Preparing = PreparationsMemory<T, K, ChunkPlace>;
+  static_assert(
+      sizeof(Walking) <= STAGES * (CHUNK * (2 * K + WALKS * 64 + 128) * 2 + 1024) + WALKS * 8192 + 1024 &&
+          sizeof(Preparing) <= 4 * (CHUNK * 2 * K * 2 + 18 * 1024) + 1024,
+      "SMEM of the manifest must have room for both");
   extern __shared__ __align__(1024) u8 bytes[];
-  using Shared = ChunkShared<T, K, STAGES>;
-  static_assert(sizeof(Shared) <= STAGES * (CHUNK * (2 * K + 192) * 2 + 1024) + 46 * 1024,
-                "SMEM of the manifest must have room for it");
-  Shared& shared = *reinterpret_cast<Shared*>(bytes);
-  const int group = warpgroup(), lane = threadIdx.x % 32;
+  Walking& shared = *reinterpret_cast<Walking*>(bytes);        // of a block that walks
+  Preparing& workshop = *reinterpret_cast<Preparing*>(bytes);  // of a block that prepares
+  const int group = warpgroup(), thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+  const int rank = __shfl_sync(~0u, static_cast<int>(cluster_rank()), 0);
+  // These are computed where they are needed, because registers are few.
+  const auto blocks = [] { return static_cast<int>(cluster_size()); };
+  const auto walkers = [&] { return WALKS > 1 && blocks() > 2 ? 2 : 1; };  // blocks that walk
+  const auto walks = [&] { return WALKS / walkers(); };                    // slices of such a block
 
   if (threadIdx.x == 0) {
-    shared.ring.init(4);  // each warp that walks releases a stage
-    for (Barrier& ready : shared.ready) ready.init(4);
+    if (rank < walkers()) {
+      shared.ring.init(walks() * 4);  // each warp that walks releases a stage
+    } else {
+      for (int i = 0; i < Preparing::GROUPS; ++i) {
+        workshop.loaded[i].init(1);
+        workshop.room[i].init(walkers()), workshop.taken[i].init(walkers());
+      }
+      fence_async_shared();
+    }
     barriers_ready();
-  }
-  if (threadIdx.x == LOADS * 128) {
     tma_prefetch(map_q);
     tma_prefetch(map_k);
-    tma_prefetch(map_v);
+    if (rank < walkers()) tma_prefetch(map_v);
   }
+  __syncwarp();
+  cluster_arrive_relaxed();
   pdl_wait();
-  __syncthreads();
+  cluster_wait();
   const ChunkSequences in{cu_seqlens, state_indices, has_initial_state, tokens, sequences, value_heads};
-  RingPlace at;
 
-  if (group == LOADS) {
+  if (rank >= walkers()) {
+    const f32 factor = scale == 0.0f ? 1.0f / sqrtf(static_cast<f32>(K)) : scale;
+    PreparationMemory<T, K>& memory = workshop.group[group];
+    const ChunkGates<G, B> gates{beta, g, a_log, dt_bias, value_heads, lower_bound};
+    DeltaPreparation<T, G, B, K, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(
+        workshop.group, group, gates, factor);
+    const auto turns = [&] { return (blocks() - walkers()) * Preparing::GROUPS; };
+    const int turn =
+        group * (blocks() - walkers()) + rank - walkers();  // the first chunk, as ChunkTurn counts
+    int stage = turn % STAGES;
+    ChunkPlace& place = workshop.place[group];
+    // Thread 0 takes the chunk that comes `chunks` chunks later, and begins to load q and k.
+    const auto take = [&](ChunkPlace from, int chunks) {
+      if (thread != 0) return;
+      const ChunkPlace to = chunk_after<V / 64 / WALKS, SLOTS>(from, chunks, in, gridDim.x / blocks());
+      place = to;
+      if (to.first < 0) return;
+      const int head = to.item.value_head / (value_heads / heads);
+      Barrier& loaded = workshop.loaded[group];
+      loaded.arrive_expecting(CHUNK * 2 * K * sizeof(T));
+#pragma unroll
+      for (int i = 0; i < K / 64; ++i) {
+        tma_load(memory.k[i], map_k, loaded, i * 64, head, to.first);
+        tma_load(memory.q[i], map_q, loaded, i * 64, head, to.first);
+      }
+    };
+    take(ChunkPlace{blockIdx.x / blocks(), -1, {}}, turn);
+    sync_threads(1 + group, 128);
+    preparation.fetch(place);
+    u32 parity = 0;
+#pragma unroll 1
+    for (; place.first >= 0; parity ^= 1, stage = (stage + turns()) % STAGES) {
+      const int count = smaller(CHUNK, place.item.end - place.first);
+      workshop.loaded[group].wait(parity);
+      __syncwarp();
+      preparation.make(
+          count, [&] { take(place, turns()); },
+          [&] {
+            workshop.taken[group].wait(parity ^ 1);
+            __syncwarp();
+          },
+          place);
+      if (thread == 0) {
+        workshop.room[group].wait(parity);
+        for (int to = 0; to < walkers(); ++to)
+          cluster_copy(&shared.tiles[stage].prepared, to, &memory.prepared, PreparedChunk<T>::BYTES,
+                       shared.ring.full[stage]);
+      }
+      __syncwarp();
+    }
+    if (threadIdx.x == 0) pdl_launch_dependents();
+  } else if (group >= LOADS) {
     give_registers_to<24>();
-    if (threadIdx.x != LOADS * 128) return;
-    const int group_of_heads = value_heads / heads;
-    ChunkItems<V / 64, SLOTS, true> items(in);
+    if (threadIdx.x == LOADS * 128) {
+      RingPlace at;
+      ChunkTurn<Preparing::GROUPS> turn(walkers(), blocks());
+      ChunkItems<V / 64 / WALKS, SLOTS, true> items(in, blockIdx.x / blocks(), gridDim.x / blocks());
 #pragma unroll 1
-    for (; items.any(); items.next()) {
-      const ChunkItem item = items.now();
-      if (!item.exists()) continue;
+      for (; items.any(); items.next()) {
+        const ChunkItem item = items.now();
+        if (!item.exists()) continue;
+        const int head = item.value_head / (value_heads / heads);
 #pragma unroll 1
-      for (int first = item.begin; first < item.end; first += CHUNK, shared.ring.next(at)) {
-        ChunkTiles<T, K>& tiles = shared.tiles[at.stage];
-        Barrier& full = shared.ring.full[at.stage];
-        const int head = item.value_head / group_of_heads;
-        shared.ring.begin(at, BYTES);
+        for (int first = item.begin; first < item.end; first += CHUNK, shared.ring.next(at)) {
+          ChunkTiles<T, K, WALKS>& tiles = shared.tiles[at.stage];
+          Barrier& full = shared.ring.full[at.stage];
+          shared.ring.begin(at, BYTES - (WALKS - walks()) * CHUNK * 64 * sizeof(T));
+          cluster_arrive_at(workshop.room[turn.group()], turn.rank());
+          turn.next();
 #pragma unroll
-        for (int i = 0; i < K / 64; ++i) tma_load(tiles.k[i], map_k, full, i * 64, head, first);
+          for (int i = 0; i < K / 64; ++i) tma_load(tiles.k[i], map_k, full, i * 64, head, first);
 #pragma unroll
-        for (int i = 0; i < K / 64; ++i) tma_load(tiles.q[i], map_q, full, i * 64, head, first);
-        tma_load(tiles.v, map_v, full, item.slice * 64, item.value_head, first);
+          for (int i = 0; i < K / 64; ++i) tma_load(tiles.q[i], map_q, full, i * 64, head, first);
+          for (int i = 0; i < walks(); ++i)
+            tma_load(tiles.v[i], map_v, full, (item.slice * WALKS + rank + i) * 64, item.value_head, first);
+        }
       }
     }
-  } else if (group == WALKS) {
+    __syncwarp();
+  } else if (group < walks()) {
     take_registers_to<232>();
-    const int warp = threadIdx.x / 32 % 4;
+    const int warp = threadIdx.x / 32;
+    const int slice = rank + group;  // one of the two is 0
     T* const staging = shared.out[warp];
-    DeltaWalk<T, K, GATE == Gate::head> walk;
-    ChunkItems<V / 64, SLOTS, true> items(in);
+    DeltaWalk<T, K, WALKS, GATE == Gate::head> walk;
+    RingPlace at;
+    ChunkTurn<Preparing::GROUPS> turn(walkers(), blocks());
+    ChunkItems<V / 64 / WALKS, SLOTS, true> items(in, blockIdx.x / blocks(), gridDim.x / blocks());
 #pragma unroll 1
     for (; items.any(); items.next()) {
       const ChunkItem item = items.now();
-      T* to =
-          out + item.begin * stride_out + static_cast<i64>(item.value_head) * V + item.slice * 64 + warp * 16;
+      const int columns = (item.slice * WALKS + slice) * 64;
+      T* to = out + item.begin * stride_out + static_cast<i64>(item.value_head) * V + columns + warp % 4 * 16;
       int first = item.begin;
       if (!item.exists()) {
         for (; first < item.end; first += CHUNK, to += CHUNK * stride_out)
@@ -87,15 +164,17 @@ __global__ void __launch_bounds__(512, 1)
         continue;
       }
       const i64 state_at = item.slot * (SLOTS ? stride_state : static_cast<i64>(value_heads) * (K * V)) +
-                           static_cast<i64>(item.value_head) * (K * V) + item.slice * 64 * (V_FIRST ? K : 1);
+                           static_cast<i64>(item.value_head) * (K * V) + columns * (V_FIRST ? K : 1);
       walk.template load_from<V, V_FIRST>(initial_state && item.starts ? initial_state + state_at : nullptr);
 #pragma unroll 1
       for (; first < item.end; first += CHUNK, to += CHUNK * stride_out, shared.ring.next(at)) {
         shared.ring.wait(at);
-        shared.ready[at.stage].wait(at.parity);
+        __syncwarp();
+        if (threadIdx.x == 0) cluster_arrive_at(workshop.taken[turn.group()], turn.rank());
+        turn.next();
         if (items.last() && first + CHUNK >= item.end) pdl_launch_dependents();
         walk.step(
-            shared.tiles[at.stage], shared.factors[at.stage], smaller(CHUNK, item.end - first), staging,
+            shared.tiles[at.stage], group, smaller(CHUNK, item.end - first), 1 + group, staging,
             [&] {  // the chunk before
               if (first > item.begin) walk.store_outputs(to - CHUNK * stride_out, stride_out, staging, CHUNK);
             },
@@ -108,35 +187,11 @@ __global__ void __launch_bounds__(512, 1)
         walk.store_outputs(to - CHUNK * stride_out, stride_out, staging, item.end - first + CHUNK);
       if (final_state) walk.template store_to<V, V_FIRST>(final_state + state_at);
     }
-  } else {
-    const f32 factor = scale == 0.0f ? 1.0f / sqrtf(static_cast<f32>(K)) : scale;
-    int chunks = 0;  // of the items before, modulo 2
-    if (group == 1) shared.ring.next(at);
-    ChunkItems<V / 64, SLOTS, false> items(in);
-#pragma unroll 1
-    for (; items.any(); items.next()) {
-      const ChunkItem item = items.now();
-      if (!item.exists()) continue;
-      ChunkGates<G, B> gates{beta, g, value_heads, item.value_head, 1.0f, 0.0f, lower_bound};
-      if (GATE_INPUT != GateInput::log_decay && a_log) gates.rate = expf(load_one(a_log + item.value_head));
-      if (GATE_INPUT != GateInput::log_decay && dt_bias) gates.bias = load_one(dt_bias + item.value_head);
-      DeltaPreparation<T, G, B, K, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(
-          shared.preparation[group], gates, item.end, factor, 1 + group);
-      int first = item.begin + (chunks ^ group) * CHUNK;
-      preparation.fetch(first);
-#pragma unroll 1
-      for (; first < item.end; first += 2 * CHUNK) {
-        shared.ring.wait(at);
-        preparation.make(shared.tiles[at.stage], shared.factors[at.stage], smaller(CHUNK, item.end - first),
-                         first + 2 * CHUNK);
-        __syncwarp();
-        if (lane == 0) shared.ready[at.stage].arrive();
-        shared.ring.next(at);
-        shared.ring.next(at);
-      }
-      chunks ^= (item.end - item.begin + CHUNK - 1) / CHUNK % 2;
-    }
   }
+  // A block must not end while another one copies to it, or from it.
+  __syncwarp();
+  cluster_arrive_relaxed();
+  cluster_wait();
 }
 
 }  // namespace kiln

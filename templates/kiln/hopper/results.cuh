@@ -5,12 +5,12 @@
 
 namespace kiln {
 
-// Rounds COLUMNS columns of a warpgroup's results to T (f16 or bf16) and writes them to `tile`. `d` begins at these columns.
-// The tile has 64 rows of COLUMNS elements with a swizzle as wide as a row: a [[tensormap]] with box = [COLUMNS, 64] and
-// swizzle = 2 * COLUMNS. COLUMNS is 16, 32 or 64.
+// Writes COLUMNS columns of a warpgroup's results to `tile`: `d` has them rounded to a type of 2 bytes, in pairs, and begins at
+// these columns. The tile has 64 rows of COLUMNS elements with a swizzle as wide as a row: a [[tensormap]] with
+// box = [COLUMNS, 64] and swizzle = 2 * COLUMNS. COLUMNS is 16, 32 or 64.
 // REQUIRES: all threads of the warpgroup call it; `tile` is aligned to 1024 bytes.
-template <typename T, int COLUMNS = 64>
-__device__ __forceinline__ void store_columns(void* tile, const f32* d) {
+template <int COLUMNS = 64>
+__device__ __forceinline__ void store_packed_columns(void* tile, const u32* d) {
   static_assert(COLUMNS == 16 || COLUMNS == 32 || COLUMNS == 64, "a row has 32, 64 or 128 bytes");
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const int row = warp * 16 + lane % 16;  // lanes name the rows of four matrices of 8 x 8: up, down, up, down
@@ -20,10 +20,18 @@ __device__ __forceinline__ void store_columns(void* tile, const f32* d) {
     const u32 place = row * (COLUMNS * 2) + (2 * j + lane / 16) * 16;
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
                      start + (place ^ place / 128 % (COLUMNS / 8) * 16)),
-                 "r"(pack<T>(d[8 * j], d[8 * j + 1])), "r"(pack<T>(d[8 * j + 2], d[8 * j + 3])),
-                 "r"(pack<T>(d[8 * j + 4], d[8 * j + 5])), "r"(pack<T>(d[8 * j + 6], d[8 * j + 7]))
+                 "r"(d[4 * j]), "r"(d[4 * j + 1]), "r"(d[4 * j + 2]), "r"(d[4 * j + 3])
                  : "memory");
   }
+}
+
+// Rounds COLUMNS columns of a warpgroup's results to T (f16 or bf16), and writes them as store_packed_columns() does.
+template <typename T, int COLUMNS = 64>
+__device__ __forceinline__ void store_columns(void* tile, const f32* d) {
+  u32 packed[COLUMNS / 4];
+#pragma unroll
+  for (int i = 0; i < COLUMNS / 4; ++i) packed[i] = pack<T>(d[2 * i], d[2 * i + 1]);
+  store_packed_columns<COLUMNS>(tile, packed);
 }
 
 }  // namespace kiln

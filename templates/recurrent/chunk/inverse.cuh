@@ -52,8 +52,11 @@ __device__ __forceinline__ LeftBlock left_operand(const f32 (&rows)[8][4], int k
 
 // Replaces the diagonal block of I + A at `block`, of which A is given, by its inverse, rounded to TF32. All lanes of a warp call it.
 __device__ __forceinline__ void invert_diagonal_block(f32* block) {
-  const int lane = threadIdx.x % 32, column = lane % 16;
-  f32 x[16];  // a column of the inverse; both halves of the warp compute all 16 columns
+  const int lane = threadIdx.x % 32;
+  int column = lane % 16;
+  asm volatile(""
+               : "+r"(column));  // otherwise 16 comparisons with it are made ahead of all chunks, and spilled
+  f32 x[16];                     // a column of the inverse; both halves of the warp compute all 16 columns
 #pragma unroll
   for (int r = 0; r < 16; ++r) {
     f32 sum = r == column ? 1.0f : 0.0f;

@@ -1,5 +1,6 @@
-// The items of a block of delta_chunk, and the tokens of each.
+// The items of a cluster of delta_chunk, and the chunks of their tokens.
 #pragma once
+#include "recurrent/chunk/memory.cuh"
 #include "recurrent/sequences.cuh"
 
 namespace kiln {
@@ -22,22 +23,25 @@ struct ChunkSequences {
   i32 tokens, sequences, value_heads;
 };
 
-// The items blockIdx.x, blockIdx.x + gridDim.x, and so on. A state has SLICES items. Each thread has its own copy. With
-// AHEAD the ends of the next item's sequence are read one item ahead, so that the thread does not wait for them.
+// The items of cluster `first` of `step` clusters: first, first + step, and so on. A state has SLICES items. Each thread has
+// its own copy. With AHEAD the ends of the next item's sequence are read one item ahead, so that the thread does not wait
+// for them.
 template <int SLICES, bool SLOTS, bool AHEAD>
 class ChunkItems {
  public:
   // REQUIRES: pdl_wait() was called before.
-  __device__ __forceinline__ explicit ChunkItems(const ChunkSequences& in)
+  __device__ __forceinline__ ChunkItems(const ChunkSequences& in, u32 first, u32 step)
       : in_(in),
         length_(in.tokens / in.sequences),
         count_(static_cast<u32>(in.sequences) * in.value_heads * SLICES),
-        item_(blockIdx.x) {
+        step_(step),
+        item_(first) {
     if (AHEAD) read();
   }
 
+  __device__ __forceinline__ u32 index() const { return item_; }
   __device__ __forceinline__ bool any() const { return item_ < count_; }
-  __device__ __forceinline__ bool last() const { return item_ + gridDim.x >= count_; }
+  __device__ __forceinline__ bool last() const { return item_ + step_ >= count_; }
 
   // Returns the item, and with AHEAD begins to read the ends of the next one. Call it once for each item.
   __device__ __forceinline__ ChunkItem now() {
@@ -51,13 +55,13 @@ class ChunkItems {
     item.slot = SLOTS ? slot_ : sequence;
     item.starts = !SLOTS || starts_;
     if (AHEAD) {
-      item_ += gridDim.x;
+      item_ += step_;
       read();
-      item_ -= gridDim.x;
+      item_ -= step_;
     }
     return item;
   }
-  __device__ __forceinline__ void next() { item_ += gridDim.x; }
+  __device__ __forceinline__ void next() { item_ += step_; }
 
  private:
   __device__ __forceinline__ void read() {
@@ -80,10 +84,57 @@ class ChunkItems {
 
   const ChunkSequences in_;
   const i32 length_;
-  const u32 count_;
+  const u32 count_, step_;
   u32 item_;
   i32 begin_, end_, slot_;
   bool starts_;
 };
+
+// The warpgroup that prepares a chunk, for the chunks of a cluster one after the other. Blocks `first` to `blocks` - 1 prepare.
+// Neighbouring chunks go to different blocks.
+template <int GROUPS>
+class ChunkTurn {
+ public:
+  __device__ __forceinline__ ChunkTurn(int first, int blocks) : first_(first), blocks_(blocks) {}
+  __device__ __forceinline__ int rank() const { return rank_; }
+  __device__ __forceinline__ int group() const { return group_; }
+  __device__ __forceinline__ void next() {
+    if (++rank_ < blocks_) return;
+    rank_ = first_;
+    group_ = (group_ + 1) % GROUPS;
+  }
+
+ private:
+  const int first_, blocks_;
+  int rank_ = first_, group_ = 0;
+};
+
+// A chunk of a cluster's items.
+struct ChunkPlace {
+  u32 index;  // of the item
+  int first;  // the chunk's first token, or -1 after the last chunk
+  ChunkItem item;
+};
+
+// Returns the chunk that comes `chunks` chunks after the first one of item `place.index`, or after `place` itself if that is
+// a chunk. Items that do not exist have no chunks.
+template <int SLICES, bool SLOTS>
+__device__ __forceinline__ ChunkPlace chunk_after(ChunkPlace place, int chunks, const ChunkSequences& in,
+                                                  u32 step) {
+  ChunkItems<SLICES, SLOTS, false> items(in, place.index, step);
+#pragma unroll 1
+  for (; items.any(); items.next(), place.first = -1) {
+    if (place.first < 0) {
+      place.item = items.now();
+      place.first = place.item.begin;
+    }
+    const int left = place.item.exists() ? (place.item.end - place.first + CHUNK - 1) / CHUNK : 0;
+    if (chunks < left) break;
+    chunks -= left;
+  }
+  place.index = items.index();
+  if (place.first >= 0) place.first += chunks * CHUNK;
+  return place;
+}
 
 }  // namespace kiln

@@ -1,4 +1,5 @@
-// Shared memory of delta_chunk: a ring of chunks of 64 tokens, and their factors and barriers.
+// Shared memory of delta_chunk. A block that walks has a ring of chunks of 64 tokens. A block that prepares has some memory for
+// each of its warpgroups.
 #pragma once
 #include "kiln/hopper/pipeline.cuh"
 #include "recurrent/chunk/inverse.cuh"
@@ -11,13 +12,6 @@ inline constexpr int CHUNK = 64;  // tokens of a chunk
 template <typename T>
 using ChunkPanel = T[CHUNK * 64];
 
-template <typename T, int K>
-struct ChunkTiles {
-  ChunkPanel<T> q[K / 64], k[K / 64], v;  // a row is a token
-  ChunkPanel<T> inverse;                  // (I + A)^-1 beta, see DeltaPreparation
-  ChunkPanel<T> attention;                // the weight of each u in each output of the chunk
-};
-
 // Factors of the chunk's tokens. `decay` is the product of the decays from the chunk's first token on. Two neighbouring
 // factors are read at once, so that each stage's factors are aligned.
 struct alignas(16) ChunkFactors {
@@ -27,21 +21,50 @@ struct alignas(16) ChunkFactors {
   f32 kept;          // of S in the next state
 };
 
-// Values that the threads of a warpgroup that prepares chunks share.
-struct PreparationMemory {
-  alignas(16) ChunkMatrix matrix;
-  alignas(16) f32 gate[CHUNK];  // sum of the base-2 logarithms of the decays up to a token
-  alignas(16) f32 beta[CHUNK], k_norm[CHUNK], q_norm[CHUNK];
+// The results of a preparation, as they are copied from block to block.
+template <typename T>
+struct PreparedChunk {
+  static constexpr u32 BYTES = 2 * CHUNK * 64 * sizeof(T) + sizeof(ChunkFactors);
+  ChunkPanel<T> inverse;    // (I + A)^-1 beta, see DeltaPreparation
+  ChunkPanel<T> attention;  // the weight of each u in each output of the chunk
+  ChunkFactors factors;
 };
 
-template <typename T, int K, int STAGES>
-struct ChunkShared {
-  ChunkTiles<T, K> tiles[STAGES];
-  alignas(16) T out[4][CHUNK * 16];  // outputs of each walking warp on their way to global memory
-  ChunkFactors factors[STAGES];
-  PreparationMemory preparation[2];
-  Ring<STAGES> ring;      // full: TMA has brought q, k and v
-  Barrier ready[STAGES];  // the tiles and factors that a chunk's preparation makes are there
+template <typename T, int K, int WALKS>
+struct alignas(1024) ChunkTiles {
+  ChunkPanel<T> q[K / 64], k[K / 64], v[WALKS];  // a row is a token
+  PreparedChunk<T> prepared;
+};
+
+// Memory of a block that walks.
+template <typename T, int K, int WALKS, int STAGES>
+struct WalkMemory {
+  ChunkTiles<T, K, WALKS> tiles[STAGES];
+  alignas(16) T out[WALKS * 4][CHUNK * 16];  // outputs of each walking warp on their way to global memory
+  Ring<STAGES> ring;  // full: TMA has brought q, k and v, and the prepared chunk is there
+};
+
+// Memory of a warpgroup that prepares chunks.
+template <typename T, int K>
+struct alignas(1024) PreparationMemory {
+  ChunkPanel<T> q[K / 64], k[K / 64];
+  union {
+    alignas(1024) ChunkMatrix matrix;
+    PreparedChunk<T> prepared;  // once the inverse is in registers
+  };
+  alignas(16) f32 gate[CHUNK];  // sum of the base-2 logarithms of the decays up to a token
+  f32 beta[CHUNK], k_norm[CHUNK], q_norm[CHUNK];
+};
+
+// Memory of a block that prepares. A Place is the chunk that a warpgroup takes next.
+template <typename T, int K, typename Place>
+struct PreparationsMemory {
+  static constexpr int GROUPS = 4;
+  PreparationMemory<T, K> group[GROUPS];
+  Place place[GROUPS];
+  Barrier loaded[GROUPS];  // TMA has brought q and k
+  Barrier room[GROUPS];    // the stages that the prepared chunk goes to are empty
+  Barrier taken[GROUPS];   // the prepared chunk has been copied
 };
 
 }  // namespace kiln

@@ -14,7 +14,8 @@
 #include "kiln/hopper/results.cuh"
 #include "kiln/hopper/warpgroup.cuh"
 #include "kiln/reduce.cuh"
-#include "recurrent/chunk/memory.cuh"
+#include "recurrent/chunk/items.cuh"
+#include "recurrent/chunk/panels.cuh"
 #include "recurrent/delta_steps.cuh"
 #include "recurrent/sequences.cuh"
 
@@ -37,94 +38,102 @@ template <typename G, typename B>
 struct ChunkGates {
   const B* beta;
   const G* g;
-  i32 value_heads, value_head;
-  f32 rate, bias, lower_bound;
+  const f32 *a_log, *dt_bias;
+  i32 value_heads;
+  f32 lower_bound;
 };
 
 template <typename T, typename G, typename B, int K, Gate GATE, GateInput GATE_INPUT, Beta BETA,
           BetaInput BETA_INPUT, bool L2NORM>
 class DeltaPreparation {
  public:
-  // The warpgroup prepares chunks of the tokens before `end`. `barrier` is a barrier of its 128 threads.
-  __device__ __forceinline__ DeltaPreparation(PreparationMemory& memory, const ChunkGates<G, B>& gates,
-                                              int end, f32 scale, int barrier)
-      : memory_(memory), gates_(gates), end_(end), scale_(scale), barrier_(barrier) {}
+  // Warpgroup `group` has memories[group], and barrier 1 + group is a barrier of its 128 threads.
+  __device__ __forceinline__ DeltaPreparation(PreparationMemory<T, K>* memories, int group,
+                                              const ChunkGates<G, B>& gates, f32 scale)
+      : memories_(memories), gates_(gates), scale_(scale), group_(group) {}
 
-  // Begins to read the gates and strengths of the chunk whose first token is `first`, if it exists. One warp reads the gates,
-  // and one the strengths; a lane has two neighbouring tokens.
-  __device__ __forceinline__ void fetch(int first) {
+  // Begins to read the gates and strengths of a chunk, if it exists. One warp reads the gates, and one the strengths; a lane
+  // has two neighbouring tokens.
+  __device__ __forceinline__ void fetch(const ChunkPlace& chunk) {
+    if (chunk.first < 0) return;
     const int thread = threadIdx.x % 128;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const i64 token = first + thread % 32 * 2 + i;
-      const i64 at = token * gates_.value_heads + gates_.value_head;
+      const i64 token = chunk.first + thread % 32 * 2 + i;
+      const i64 at = token * gates_.value_heads + chunk.item.value_head;
       next_[i] = 0;
-      if (token >= end_) continue;
+      if (token >= chunk.item.end) continue;
       if (GATE == Gate::head && thread < 32) next_[i] = load<1>(gates_.g + at).word[0];
       if (BETA == Beta::head && thread / 32 == 1) next_[i] = load<1>(gates_.beta + at).word[0];
     }
+    if constexpr (GATE_INPUT != GateInput::log_decay) {
+      if (gates_.a_log) a_log_ = load_one(gates_.a_log + chunk.item.value_head);
+      if (gates_.dt_bias) bias_ = load_one(gates_.dt_bias + chunk.item.value_head);
+    }
   }
 
-  // Fills the tiles and factors that are not TMA's. The chunk has `count` tokens; later rows of its tiles may hold
-  // anything. fetch() was called for this chunk, and make() calls it for the chunk that begins at token `next`.
-  __device__ __forceinline__ void make(ChunkTiles<T, K>& tiles, ChunkFactors& factors, int count, int next) {
+  // Makes memory.prepared of a chunk of `count` tokens, whose q and k are there; later rows may hold anything. fetch() was
+  // called for this chunk. Calls read() as soon as q and k may be overwritten, and then room(), before it writes where the
+  // results of the chunk before are. read() writes the next chunk to `next`, for which make() calls fetch().
+  // At the end all threads have met, and the results are ready for copies.
+  template <typename Read, typename Room>
+  __device__ __forceinline__ void make(int count, Read read, Room room, const ChunkPlace& next) {
     const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+    asm volatile("" : "+r"(group_));  // otherwise addresses are computed ahead of all chunks, and spilled
     if (count < CHUNK) {
-      clear_keys(tiles, count);
+      clear_keys(memory().k, count);
       fence_async_shared();
+      meet();
     }
-    sync_threads(barrier_, 128);  // no thread needs the memory of the chunk before
     f32 kk[32], qk[32];
-    multiply_keys(kk, tiles.k, tiles);
+    multiply_keys(kk, memory().k);
+    multiply_keys(qk, memory().q);
     if (thread < 32) write_gates(count);
     if (thread / 32 == 1) write_beta(count);
-    fetch(next);
     if constexpr (L2NORM) {
-      write_norms(memory_.k_norm, tiles.k);
-      write_norms(memory_.q_norm, tiles.q);
+      write_norms(memory().k_norm, memory().k);
+      write_norms(memory().q_norm, memory().q);
     }
-    sync_threads(barrier_, 128);
-    if (thread < CHUNK) write_factors(factors, thread);
+    meet();
 
-    wgmma_wait<0>();
+    wgmma_wait<1>();
     wgmma_results(kk);
     weigh<true>(kk);
-    multiply_keys(qk, tiles.q, tiles);  // runs beside the inversion
-    f32 rows[8][4];
-#pragma unroll
-    for (int i = 0; i < 32; ++i) rows[i / 4][i % 4] = kk[i];
-    invert_unit_lower(rows, memory_.matrix, barrier_);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float2 beta = *reinterpret_cast<const float2*>(memory_.beta + j * 8 + lane % 4 * 2);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) kk[4 * j + e] = rows[j][e] * (e % 2 ? beta.y : beta.x);
-    }
-    store_columns<T>(tiles.inverse, kk);
-
     wgmma_wait<0>();
     wgmma_results(qk);
     weigh<false>(qk);
-    store_columns<T>(tiles.attention, qk);
+    u32 attention[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) attention[i] = pack<T>(qk[2 * i], qk[2 * i + 1]);
+    meet();
+    read();
+    room();
+    f32 rows[8][4];
+#pragma unroll
+    for (int i = 0; i < 32; ++i) rows[i / 4][i % 4] = kk[i];
+    invert_unit_lower(rows, memory().matrix, 1 + group_);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float2 beta = *reinterpret_cast<const float2*>(memory().beta + j * 8 + lane % 4 * 2);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) kk[4 * j + e] = rows[j][e] * (e % 2 ? beta.y : beta.x);
+    }
+    meet();  // no thread needs the matrix
+    store_columns<T>(memory().prepared.inverse, kk);
+    store_packed_columns(memory().prepared.attention, attention);
+    fetch(next);
+    if (thread < CHUNK) write_factors(memory().prepared.factors, thread);
     fence_async_shared();
+    meet();
   }
 
  private:
-  // Rows from `count` on of k become zeros, because products sum over them.
-  __device__ __forceinline__ void clear_keys(ChunkTiles<T, K>& tiles, int count) const {
-    for (int at = count * 8 + threadIdx.x % 128; at < CHUNK * 8; at += 128) {
-#pragma unroll
-      for (int i = 0; i < K / 64; ++i) reinterpret_cast<uint4*>(tiles.k[i])[at] = make_uint4(0, 0, 0, 0);
-    }
-  }
-
   // Begins d = rows k^T.
-  __device__ __forceinline__ void multiply_keys(f32 (&d)[32], const ChunkPanel<T> (&rows)[K / 64],
-                                                const ChunkTiles<T, K>& tiles) const {
+  __device__ __forceinline__ void multiply_keys(f32 (&d)[32], const ChunkPanel<T> (&rows)[K / 64]) const {
     wgmma_begin();
 #pragma unroll
     for (int i = 0; i < K / 64; ++i) {
-      const u64 left = wgmma_operand<128>(rows[i]), right = wgmma_operand<128>(tiles.k[i]);
+      const u64 left = wgmma_operand<128>(rows[i]), right = wgmma_operand<128>(memory().k[i]);
 #pragma unroll
       for (int bytes = 0; bytes < 128; bytes += 32)
         wgmma<T, 64>(d, left + wgmma_along(bytes), right + wgmma_along(bytes), i > 0 || bytes > 0);
@@ -136,10 +145,11 @@ class DeltaPreparation {
   __device__ __forceinline__ void write_gates(int count) {
     const int lane = threadIdx.x % 32;
     f32 decay[2] = {};
+    const f32 rate = GATE_INPUT != GateInput::log_decay && gates_.a_log ? expf(a_log_) : 1.0f;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (GATE == Gate::head && lane * 2 + i < count)
-        decay[i] = log2_decay_of<GATE_INPUT>(fetched<G>(i) + gates_.bias, gates_.rate, gates_.lower_bound);
+        decay[i] = log2_decay_of<GATE_INPUT>(fetched<G>(i) + bias_, rate, gates_.lower_bound);
     }
     f32 sum = decay[0] + decay[1];
 #pragma unroll
@@ -149,7 +159,7 @@ class DeltaPreparation {
     }
     f32 before = __shfl_up_sync(~0u, sum, 1);
     if (lane == 0) before = 0.0f;
-    reinterpret_cast<float2*>(memory_.gate)[lane] = make_float2(before + decay[0], sum);
+    reinterpret_cast<float2*>(memory().gate)[lane] = make_float2(before + decay[0], sum);
   }
   // Writes the strengths. The warp that fetched them calls it.
   __device__ __forceinline__ void write_beta(int count) {
@@ -158,7 +168,7 @@ class DeltaPreparation {
     for (int i = 0; i < 2; ++i) {
       f32 beta = lane * 2 + i < count ? 1.0f : 0.0f;
       if (BETA == Beta::head && lane * 2 + i < count) beta = beta_of<BETA_INPUT>(fetched<B>(i));
-      memory_.beta[lane * 2 + i] = beta;
+      memory().beta[lane * 2 + i] = beta;
     }
   }
   template <typename E>
@@ -188,11 +198,11 @@ class DeltaPreparation {
     }
   }
 
-  __device__ __forceinline__ f32 k_norm(int row) const { return L2NORM ? memory_.k_norm[row] : 1.0f; }
-  __device__ __forceinline__ f32 q_norm(int row) const { return L2NORM ? memory_.q_norm[row] : 1.0f; }
+  __device__ __forceinline__ f32 k_norm(int row) const { return L2NORM ? memory().k_norm[row] : 1.0f; }
+  __device__ __forceinline__ f32 q_norm(int row) const { return L2NORM ? memory().q_norm[row] : 1.0f; }
 
   __device__ __forceinline__ void write_factors(ChunkFactors& factors, int row) const {
-    const f32 gate = memory_.gate[row], whole = memory_.gate[CHUNK - 1], decay = exp2_approx(gate);
+    const f32 gate = memory().gate[row], whole = memory().gate[CHUNK - 1], decay = exp2_approx(gate);
     factors.key[row] = decay * k_norm(row);
     factors.query[row] = decay * q_norm(row) * scale_;
     factors.write[row] = exp2_approx(whole - gate) * k_norm(row);
@@ -207,22 +217,24 @@ class DeltaPreparation {
   template <bool KEYS>
   __device__ __forceinline__ void weigh(f32 (&d)[32]) const {
     constexpr bool GATED = GATE == Gate::head;
-    const int column = threadIdx.x % 4 * 2, row = wgmma_row();
+    int column = threadIdx.x % 4 * 2;
+    const int row = wgmma_row();
+    asm volatile("" : "+r"(column));
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-    const f32 before = GATED && warp > 0 ? memory_.gate[warp * 16 - 1] : 0.0f;
+    const f32 before = GATED && warp > 0 ? memory().gate[warp * 16 - 1] : 0.0f;
     f32 gate[2], near[2], far[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      gate[h] = GATED ? memory_.gate[row + h * 8] : 0.0f;
-      near[h] = KEYS ? memory_.beta[row + h * 8] * k_norm(row + h * 8) : q_norm(row + h * 8) * scale_;
+      gate[h] = GATED ? memory().gate[row + h * 8] : 0.0f;
+      near[h] = KEYS ? memory().beta[row + h * 8] * k_norm(row + h * 8) : q_norm(row + h * 8) * scale_;
       far[h] = near[h] * (GATED ? exp2_approx(gate[h] - before) : 1.0f);
     }
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       float2 gates = make_float2(0.0f, 0.0f), factors = make_float2(1.0f, 1.0f);
       if (j / 2 <= warp) {
-        if constexpr (GATED) gates = *reinterpret_cast<const float2*>(memory_.gate + j * 8 + column);
-        if constexpr (L2NORM) factors = *reinterpret_cast<const float2*>(memory_.k_norm + j * 8 + column);
+        if constexpr (GATED) gates = *reinterpret_cast<const float2*>(memory().gate + j * 8 + column);
+        if constexpr (L2NORM) factors = *reinterpret_cast<const float2*>(memory().k_norm + j * 8 + column);
       }
       if (j / 2 < warp) {
         if constexpr (GATED) {
@@ -247,12 +259,15 @@ class DeltaPreparation {
     }
   }
 
-  PreparationMemory& memory_;
+  __device__ __forceinline__ PreparationMemory<T, K>& memory() const { return memories_[group_]; }
+  __device__ __forceinline__ void meet() const { sync_threads(1 + group_, 128); }
+
+  PreparationMemory<T, K>* const memories_;
   const ChunkGates<G, B> gates_;
-  const int end_;
   const f32 scale_;
-  const int barrier_;
+  int group_;
   u32 next_[2];  // a gate or a strength as it was read, because a conversion would wait for it
+  f32 a_log_ = 0.0f, bias_ = 0.0f;
 };
 
 }  // namespace kiln

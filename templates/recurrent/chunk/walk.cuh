@@ -7,6 +7,7 @@
 #include "kiln/hopper/warpgroup.cuh"
 #include "kiln/hopper/wgmma.cuh"
 #include "recurrent/chunk/memory.cuh"
+#include "recurrent/chunk/panels.cuh"
 
 namespace kiln {
 
@@ -19,7 +20,7 @@ __device__ __forceinline__ void store_matrices_transposed(u32 address, const u32
 }
 
 // GATED: factors.kept may differ from 1.
-template <typename T, int K, bool GATED>
+template <typename T, int K, int WALKS, bool GATED>
 class DeltaWalk {
  public:
   // Loads the warpgroup's columns of a state [K][V], or [V][K] with V_FIRST, in global memory. They begin at `state`. Null
@@ -52,12 +53,18 @@ class DeltaWalk {
     }
   }
 
-  // Takes the state over a chunk of `count` tokens, whose tiles and factors are there. Then calls done(), after which the
-  // tiles may be overwritten. The outputs stay in `staging`, the warp's own memory, until store_outputs(). `meanwhile` runs
+  // Takes the state over a chunk of `count` tokens, whose tiles are there; the walk has tile `slice` of v. Then calls done(),
+  // after which the tiles may be overwritten. `barrier` is a barrier of the warpgroup's 128 threads. The outputs stay in `staging`, the warp's own memory, until store_outputs(). `meanwhile` runs
   // beside the first products.
   template <typename Meanwhile, typename Done>
-  __device__ __forceinline__ void step(const ChunkTiles<T, K>& tiles, const ChunkFactors& factors, int count,
+  __device__ __forceinline__ void step(ChunkTiles<T, K, WALKS>& tiles, int slice, int count, int barrier,
                                        T* staging, Meanwhile meanwhile, Done done) {
+    const ChunkFactors& factors = tiles.prepared.factors;
+    if (count < CHUNK) {
+      clear_keys(tiles.k, count);
+      fence_async_shared();
+      sync_threads(barrier, 128);
+    }
     u32 left[K / 16][4];
 #pragma unroll
     for (int i = 0; i < K / 4; ++i) left[i / 4][i % 4] = pack<T>(s_[2 * i], s_[2 * i + 1]);
@@ -65,7 +72,7 @@ class DeltaWalk {
     multiply(u, left, tiles.k);  // k^T S
     multiply(o, left, tiles.q);  // q^T S
     u32 x[4][4];
-    load_values(x, tiles.v);
+    load_values(x, tiles.v[slice]);
     meanwhile();
     wgmma_wait<1>();
     wgmma_results(u);
@@ -91,7 +98,7 @@ class DeltaWalk {
 #pragma unroll
     for (int i = 0; i < 16; ++i)
       x[i / 4][i % 4] = pack<T>(u[i / 2 * 4 + i % 2 * 2], u[i / 2 * 4 + i % 2 * 2 + 1]);
-    multiply_square(u, x, tiles.inverse, false);
+    multiply_square(u, x, tiles.prepared.inverse, false);
     wgmma_wait<0>();
     wgmma_results(u);
     wgmma_results(o);
@@ -117,7 +124,7 @@ class DeltaWalk {
       x[i / 4][i % 4] = pack<T>(u[at], u[at + 1]);
       o[at] *= query.x, o[at + 1] *= query.y;
     }
-    multiply_square(o, x, tiles.attention, true);
+    multiply_square(o, x, tiles.prepared.attention, true);
     wgmma_wait<0>();
     wgmma_results(s_);
     wgmma_results(o);

@@ -211,11 +211,11 @@ def test_cuts_between_chunks_change_nothing():
 def test_bits_are_the_same_in_every_run_and_in_a_graph():
     data = ChunkData(2000, 4, GATE="head", heads=8)
     want, end = data.run()
-    for stages in (2, 3):
+    for options in (dict(STAGES=2), dict(STAGES=3)):
         for _ in range(3):
-            out, state = data.run(STAGES=stages)
-            expect_same_bits(out.view, want.view, f"STAGES={stages}")
-            expect_same_bits(state.view, end.view, f"STAGES={stages}: state")
+            out, state = data.run(**options)
+            expect_same_bits(out.view, want.view, f"{options}")
+            expect_same_bits(state.view, end.view, f"{options}: state")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out, state = data.run()
@@ -223,6 +223,17 @@ def test_bits_are_the_same_in_every_run_and_in_a_graph():
         out.bits.fill_(-1)
         graph.replay()
         expect_same_bits(out.view, want.view, "graph")
+
+
+def test_clusters_of_all_sizes_give_the_same_bits():
+    """Few heads, so that a cluster has as many blocks as CLUSTER says. With 4 and 8, two blocks walk if V is 128."""
+    for V, heads in ((128, 2), (64, 3), (256, 1)):
+        data = ChunkData(1100, 3, V=V, GATE="head", heads=heads, cu_seqlens=(1000, 1, 99))
+        want, end = data.expect_right("CLUSTER=2", CLUSTER=2)
+        for cluster in (4, 8):
+            out, state = data.run(CLUSTER=cluster)
+            expect_same_bits(out.view, want.view, f"V={V} CLUSTER={cluster}")
+            expect_same_bits(state.view, end.view, f"V={V} CLUSTER={cluster}: state")
 
 
 def test_strides():
