@@ -21,6 +21,10 @@ def cases():
         """Slots for the states after twelve tokens in a pool of 16; no sequence of slots() starts from one."""
         return torch.tensor([0, 1, -1, 3, 5, 6, 7, 8, 9, -1, 11, 12], dtype=torch.int32, device=d)
 
+    def last_slots(d):
+        """Slots for the states after the last tokens of the sequences of ends()."""
+        return torch.tensor([-1] * 4 + [3] + [-1] * 6 + [12], dtype=torch.int32, device=d)
+
     def ends(d):
         return torch.tensor([0, 5, 5, 12], dtype=I64, device=d)
 
@@ -79,6 +83,13 @@ def cases():
                     "l2norm": True,
                     "v_first": True,
                 },
+            ),
+        ),
+        (
+            "delta_chunk_pool",
+            lambda d: (
+                (*heads(d, 1, count=3), t(d, 16, 4, 64, 64, dtype=torch.float32), slots(d)),
+                {"cu_seqlens": ends(d), "l2norm": True, "state_out_indices": last_slots(d).view(1, 12)},
             ),
         ),
         (

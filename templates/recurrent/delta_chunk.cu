@@ -12,20 +12,23 @@
 #include "recurrent/chunk/items.cuh"
 #include "recurrent/chunk/prepare.cuh"
 #include "recurrent/chunk/walk.cuh"
+#include "recurrent/state_slots.cuh"
 
 namespace kiln {
 
 // REQUIRES: blockDim = 512. A thread begins with 128 registers, and two warpgroups give most of their own to those that walk.
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT,
-          bool L2NORM, typename G, typename B, typename STATE, bool V_FIRST, bool SLOTS, int STAGES>
+          bool L2NORM, typename G, typename B, typename STATE, bool V_FIRST, Slots SLOTS, int STAGES>
 __global__ void __launch_bounds__(512, 1)
     delta_chunk(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
                 const __grid_constant__ TensorMap map_v, T* out, const B* beta, i32 tokens, i32 sequences,
                 i32 heads, i32 value_heads, i64 stride_out, f32 scale, const G* g, const STATE* initial_state,
                 STATE* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias,
-                f32 lower_bound, const i32* state_indices, const u8* has_initial_state, i64 stride_state) {
+                f32 lower_bound, const i32* state_indices, const u8* has_initial_state, i64 stride_state,
+                const i32* state_out_indices) {
   constexpr int WALKS = V % 128 == 0 ? 2 : 1;  // slices of an item
-  constexpr int LOADS = 2;                     // the warpgroup that loads for those that walk
+  constexpr bool POOL = SLOTS != Slots::none;
+  constexpr int LOADS = 2;  // the warpgroup that loads for those that walk
   constexpr u32 BYTES = CHUNK * (2 * K + WALKS * 64) * sizeof(T) + PreparedChunk<T>::BYTES;
   using Walking = WalkMemory<T, K, WALKS, STAGES>;
   using Preparing = PreparationsMemory<T, K, ChunkPlace>;
@@ -78,7 +81,7 @@ __global__ void __launch_bounds__(512, 1)
     // Thread 0 takes the chunk that comes `chunks` chunks later, and begins to load q and k.
     const auto take = [&](ChunkPlace from, int chunks) {
       if (thread != 0) return;
-      const ChunkPlace to = chunk_after<V / 64 / WALKS, SLOTS>(from, chunks, in, gridDim.x / blocks());
+      const ChunkPlace to = chunk_after<V / 64 / WALKS, POOL>(from, chunks, in, gridDim.x / blocks());
       place = to;
       if (to.first < 0) return;
       const int head = to.item.value_head / (value_heads / heads);
@@ -120,7 +123,7 @@ __global__ void __launch_bounds__(512, 1)
     if (threadIdx.x == LOADS * 128) {
       RingPlace at;
       ChunkTurn<Preparing::GROUPS> turn(walkers(), blocks());
-      ChunkItems<V / 64 / WALKS, SLOTS, true> items(in, blockIdx.x / blocks(), gridDim.x / blocks());
+      ChunkItems<V / 64 / WALKS, POOL, true> items(in, blockIdx.x / blocks(), gridDim.x / blocks());
 #pragma unroll 1
       for (; items.any(); items.next()) {
         const ChunkItem item = items.now();
@@ -151,7 +154,7 @@ __global__ void __launch_bounds__(512, 1)
     DeltaWalk<T, K, WALKS, GATE == Gate::head> walk;
     RingPlace at;
     ChunkTurn<Preparing::GROUPS> turn(walkers(), blocks());
-    ChunkItems<V / 64 / WALKS, SLOTS, true> items(in, blockIdx.x / blocks(), gridDim.x / blocks());
+    ChunkItems<V / 64 / WALKS, POOL, true> items(in, blockIdx.x / blocks(), gridDim.x / blocks());
 #pragma unroll 1
     for (; items.any(); items.next()) {
       const ChunkItem item = items.now();
@@ -163,9 +166,13 @@ __global__ void __launch_bounds__(512, 1)
           walk.store_zeros(to, stride_out, item.end - first);
         continue;
       }
-      const i64 state_at = item.slot * (SLOTS ? stride_state : static_cast<i64>(value_heads) * (K * V)) +
-                           static_cast<i64>(item.value_head) * (K * V) + columns * (V_FIRST ? K : 1);
-      walk.template load_from<V, V_FIRST>(initial_state && item.starts ? initial_state + state_at : nullptr);
+      // The index of the columns of the state in a slot.
+      const auto state_at = [&](i32 slot) {
+        return slot * (POOL ? stride_state : static_cast<i64>(value_heads) * (K * V)) +
+               static_cast<i64>(item.value_head) * (K * V) + columns * (V_FIRST ? K : 1);
+      };
+      walk.template load_from<V, V_FIRST>(initial_state && item.starts ? initial_state + state_at(item.slot)
+                                                                       : nullptr);
 #pragma unroll 1
       for (; first < item.end; first += CHUNK, to += CHUNK * stride_out, shared.ring.next(at)) {
         shared.ring.wait(at);
@@ -173,6 +180,9 @@ __global__ void __launch_bounds__(512, 1)
         if (threadIdx.x == 0) cluster_arrive_at(workshop.taken[turn.group()], turn.rank());
         turn.next();
         if (items.last() && first + CHUNK >= item.end) pdl_launch_dependents();
+        i32 store_at = -1;  // the slot for the state after this chunk
+        if constexpr (SLOTS == Slots::token)
+          store_at = state_slot<SLOTS>(state_out_indices, smaller(first + CHUNK, item.end) - 1);
         walk.step(
             shared.tiles[at.stage], group, smaller(CHUNK, item.end - first), 1 + group, staging,
             [&] {  // the chunk before
@@ -182,10 +192,13 @@ __global__ void __launch_bounds__(512, 1)
               __syncwarp();
               if (lane == 0) shared.ring.release(at.stage);
             });
+        if (SLOTS == Slots::token && store_at >= 0)
+          walk.template store_to<V, V_FIRST>(final_state + state_at(store_at));
       }
       if (item.begin < item.end)
         walk.store_outputs(to - CHUNK * stride_out, stride_out, staging, item.end - first + CHUNK);
-      if (final_state) walk.template store_to<V, V_FIRST>(final_state + state_at);
+      if (SLOTS != Slots::token && final_state)
+        walk.template store_to<V, V_FIRST>(final_state + state_at(item.slot));
     }
   }
   // A block must not end while another one copies to it, or from it.

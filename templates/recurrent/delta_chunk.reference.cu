@@ -2,6 +2,7 @@
 // sequence, and a thread has a column of its state.
 #include "kiln/dtype.cuh"
 #include "recurrent/delta_steps.cuh"
+#include "recurrent/state_slots.cuh"
 
 namespace kiln {
 namespace reference {
@@ -15,22 +16,22 @@ __device__ f64 log_decay(f64 g, const f32* a_log, f64 lower_bound) {
 }
 
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT,
-          bool L2NORM, typename G, typename B, typename STATE, bool V_FIRST, bool SLOTS>
+          bool L2NORM, typename G, typename B, typename STATE, bool V_FIRST, Slots SLOTS>
 __global__ void delta_chunk(f64* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens,
                             i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k,
                             i64 stride_v, i64 stride_out, f32 scale, const G* g, const STATE* initial_state,
                             f64* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias,
                             f32 lower_bound, const i32* state_indices, const u8* has_initial_state, i32 pool,
-                            i64 stride_state) {
+                            i64 stride_state, const i32* state_out_indices) {
   const i64 sequence = blockIdx.x / value_heads;
   if (sequence >= sequences) return;
   const int value_head = static_cast<int>(blockIdx.x % value_heads),
             head = value_head / (value_heads / heads);
   const i64 begin = cu_seqlens ? cu_seqlens[sequence] : sequence * (tokens / sequences),
             end = cu_seqlens ? cu_seqlens[sequence + 1] : begin + tokens / sequences;
-  const i64 slot = SLOTS ? state_indices[sequence] : sequence;
+  const i64 slot = SLOTS == Slots::none ? sequence : state_indices[sequence];
   const bool starts = slot >= 0 && initial_state && (!has_initial_state || has_initial_state[sequence] != 0);
-  const auto state_at = [&](int i, int column) {
+  const auto state_at = [&](i64 slot, int i, int column) {
     return slot * stride_state + static_cast<i64>(value_head) * K * V +
            (V_FIRST ? column * K + i : i * V + column);
   };
@@ -38,7 +39,7 @@ __global__ void delta_chunk(f64* out, const T* q, const T* k, const T* v, const 
 
   for (int column = threadIdx.x; column < V; column += blockDim.x) {
     f64 state[K];
-    for (int i = 0; i < K; ++i) state[i] = starts ? to_double(initial_state[state_at(i, column)]) : 0.0;
+    for (int i = 0; i < K; ++i) state[i] = starts ? to_double(initial_state[state_at(slot, i, column)]) : 0.0;
     for (i64 t = begin; t < end; ++t) {
       const T* q_row = q + t * stride_q + static_cast<i64>(head) * K;
       const T* k_row = k + t * stride_k + static_cast<i64>(head) * K;
@@ -63,8 +64,12 @@ __global__ void delta_chunk(f64* out, const T* q, const T* k, const T* v, const 
       for (int i = 0; i < K; ++i) state[i] += to_double(k_row[i]) * k_norm * strength * u;
       for (int i = 0; i < K; ++i) o += state[i] * to_double(q_row[i]) * q_norm;
       out[t * stride_out + static_cast<i64>(value_head) * V + column] = slot < 0 ? 0.0 : o * factor;
+      const bool stores = SLOTS == Slots::token && slot >= 0 && ((t + 1 - begin) % 64 == 0 || t + 1 == end);
+      for (int i = 0; stores && state_out_indices[t] >= 0 && i < K; ++i)
+        final_state[state_at(state_out_indices[t], i, column)] = state[i];
     }
-    for (int i = 0; final_state && slot >= 0 && i < K; ++i) final_state[state_at(i, column)] = state[i];
+    for (int i = 0; SLOTS != Slots::token && final_state && slot >= 0 && i < K; ++i)
+      final_state[state_at(slot, i, column)] = state[i];
   }
 }
 

@@ -11,7 +11,8 @@ enum class Slots {
   token,  // a sequence starts from its slot; state_out_indices gives the slot for the state after each token
 };
 
-// Returns sequence n's slot in the pool; a negative slot means that the sequence has no state.
+// Returns entry n of `indices`: a sequence's slot in the pool, where a negative slot means that the sequence has no state, or
+// a token's.
 // The load keeps program order (kiln/vector.cuh). REQUIRES: with Slots::none, indices is not read.
 template <Slots SLOTS>
 __device__ __forceinline__ i32 state_slot(const i32* indices, i32 n) {

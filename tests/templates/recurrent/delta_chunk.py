@@ -188,6 +188,46 @@ def test_states_in_a_pool():
         out.check(what)
 
 
+def test_states_after_chunks():
+    """The states after every 64th token and the last one go to the slots that state_out_indices gives, and nothing else is written."""
+    lengths, slots = (200, 64, 0, 70, 63, 129), (3, 1, 6, -1, 0, 5)
+    for dtype, v_first in (("f32", False), ("bf16", True)):
+        data = ChunkData(sum(lengths), len(lengths), V=128, GATE="head", heads=1, value_heads=2, cu_seqlens=lengths)
+        HV, K, V = data.value_heads, data.K, data.V
+        layout = lambda states: states.transpose(-1, -2) if v_first else states
+        pool = Guarded(24, HV, K, V, dtype=dtype)  # K and V are the same
+        data.initial = data.initial.to(DTYPES[dtype]).float()
+        for n, slot in enumerate(slots):
+            if slot >= 0:
+                pool.view[slot] = layout(data.initial[n])
+        before = pool.view.clone()
+        out_slots, free, stored, begin = torch.full((data.tokens,), 1 << 28, dtype=torch.int32), list(range(23, 6, -1)), {}, 0
+        for n, length in enumerate(lengths):
+            for t in range(length):
+                if (t + 1) % 64 == 0 or t + 1 == length:
+                    out_slots[begin + t] = -1 if begin + t == 127 else free.pop()
+                    if slots[n] >= 0 and begin + t != 127:
+                        stored[int(out_slots[begin + t])] = begin + t
+            begin += length
+        own = {name: data.parameters[name] for name in NAMES}
+        out = Guarded(data.tokens, HV, V, dtype="bf16")
+        kernel("delta_chunk", **own, STATE=dtype, V_FIRST=v_first, SLOTS="token")(
+            *(out.view, data.q, data.k, data.v, data.beta),
+            *(data.tokens, data.sequences, data.heads, HV, *data.strides, 0.0, data.g, pool.view, pool.view, data.cu_seqlens),
+            *(None, None, -5.0, torch.tensor(slots, dtype=torch.int32, device="cuda"), None, 24, HV * K * V, out_slots.cuda()),
+        )
+        after = []
+        want, _ = data.want(after)
+        want[264:334] = 0
+        expect_close(out.view, want, TOLERANCE["bf16"], dtype)
+        got = torch.stack([layout(pool.view[slot]) for slot in stored])
+        expect_close(got, torch.stack([after[t] for t in stored.values()]), STATE["bf16"] + (3e-3 if dtype == "bf16" else 0), dtype)
+        others = [n for n in range(24) if n not in stored]
+        expect_same_bits(pool.view[others], before[others], f"{dtype}: other slots")
+        out.check(dtype), pool.check(dtype)
+        assert len(stored) == 8
+
+
 def test_empty_sequences_and_no_sequences():
     for initial in (True, False):
         data = ChunkData(0, 3, 64, initial=initial, cu_seqlens=(0, 0, 0))
@@ -304,6 +344,7 @@ def test_refusals():
         expect_refused(lambda: kernel("delta_chunk", T="bf16", **wrong), words)
     data = ChunkData(12, 2, 64)
     expect_refused(lambda: data.run(SLOTS="sequence"), "state_indices must be given")
+    expect_refused(lambda: data.run(SLOTS="token"), "must be given")
 
 
 FLA = {"none": "delta", "head": "gated_delta"}
