@@ -69,6 +69,13 @@ def cases():
             ),
         ),
         (
+            "delta_chunk",
+            lambda d: (
+                (*heads(d, 1, count=3), torch.rand(1, 12, 4, device=d).bfloat16(), -torch.rand(1, 12, 4, 64, device=d)),
+                {"cu_seqlens": ends(d), "l2norm": True},
+            ),
+        ),
+        (
             "delta_chunk_pool",
             lambda d: (
                 (

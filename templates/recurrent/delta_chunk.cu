@@ -10,7 +10,7 @@
 #include "kiln/cluster.cuh"
 #include "kiln/pdl.cuh"
 #include "recurrent/chunk/items.cuh"
-#include "recurrent/chunk/prepare.cuh"
+#include "recurrent/chunk/prepare_keys.cuh"
 #include "recurrent/chunk/walk.cuh"
 #include "recurrent/state_slots.cuh"
 
@@ -29,13 +29,21 @@ __global__ void __launch_bounds__(512, 1)
   constexpr int WALKS = V % 128 == 0 ? 2 : 1;  // slices of an item
   constexpr bool POOL = SLOTS != Slots::none;
   constexpr int LOADS = 2;  // the warpgroup that loads for those that walk
-  constexpr u32 BYTES = CHUNK * (2 * K + WALKS * 64) * sizeof(T) + PreparedChunk<T>::BYTES;
-  using Walking = WalkMemory<T, K, WALKS, STAGES>;
-  using Preparing = PreparationsMemory<T, K, ChunkPlace>;
+  constexpr bool KEYS = GATE == Gate::key;
+  using Types = ChunkTypes<T, K, WALKS, KEYS>;
+  using Tiles = typename Types::Tiles;
+  using Prepared = typename Types::Prepared;
+  using Memory = typename Types::Memory;
+  using Walking = WalkMemory<T, Tiles, WALKS, STAGES>;
+  using Preparing = PreparationsMemory<Memory, ChunkPlace, Types::GROUPS>;
+  constexpr u32 BYTES = CHUNK * ((KEYS ? 0 : 2 * K) + WALKS * 64) * sizeof(T) + Prepared::BYTES;
   static_assert(
-      sizeof(Walking) <= STAGES * (CHUNK * (2 * K + WALKS * 64 + 128) * 2 + 1024) + WALKS * 8192 + 1024 &&
-          sizeof(Preparing) <= 4 * (CHUNK * 2 * K * 2 + 18 * 1024) + 1024,
+      sizeof(Walking) <=
+              STAGES * (CHUNK * ((KEYS ? 3 : 2) * K + WALKS * 64 + 128) * 2 + 1024) + WALKS * 8192 + 1024 &&
+          sizeof(Preparing) <= 1024 + (KEYS ? 2 * (CHUNK * 3 * K * 2 + CHUNK * (K + 8) * 4 + 18 * 1024 + 768)
+                                            : 4 * (CHUNK * 2 * K * 2 + 18 * 1024)),
       "SMEM of the manifest must have room for both");
+  static_assert(STAGES <= Types::GROUPS, "a warpgroup has room for one chunk at a time");
   extern __shared__ __align__(1024) u8 bytes[];
   Walking& shared = *reinterpret_cast<Walking*>(bytes);        // of a block that walks
   Preparing& workshop = *reinterpret_cast<Preparing*>(bytes);  // of a block that prepares
@@ -69,53 +77,95 @@ __global__ void __launch_bounds__(512, 1)
 
   if (rank >= walkers()) {
     const f32 factor = scale == 0.0f ? 1.0f / sqrtf(static_cast<f32>(K)) : scale;
-    PreparationMemory<T, K>& memory = workshop.group[group];
     const ChunkGates<G, B> gates{beta, g, a_log, dt_bias, value_heads, lower_bound};
-    DeltaPreparation<T, G, B, K, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(
-        workshop.group, group, gates, factor);
     const auto turns = [&] { return (blocks() - walkers()) * Preparing::GROUPS; };
     const int turn =
         group * (blocks() - walkers()) + rank - walkers();  // the first chunk, as ChunkTurn counts
     int stage = turn % STAGES;
     ChunkPlace& place = workshop.place[group];
-    // Thread 0 takes the chunk that comes `chunks` chunks later, and begins to load q and k.
+    // For thread 0: takes the chunk that comes `chunks` chunks later.
     const auto take = [&](ChunkPlace from, int chunks) {
-      if (thread != 0) return;
       const ChunkPlace to = chunk_after<V / 64 / WALKS, POOL>(from, chunks, in, gridDim.x / blocks());
       place = to;
-      if (to.first < 0) return;
-      const int head = to.item.value_head / (value_heads / heads);
+      return to;
+    };
+    // For thread 0: begins to load q and k of a chunk, if it exists.
+    const auto begin = [&](const ChunkPlace& chunk, ChunkPanel<T>* q, ChunkPanel<T>* k) {
+      if (chunk.first < 0) return;
+      const int head = chunk.item.value_head / (value_heads / heads);
       Barrier& loaded = workshop.loaded[group];
       loaded.arrive_expecting(CHUNK * 2 * K * sizeof(T));
 #pragma unroll
       for (int i = 0; i < K / 64; ++i) {
-        tma_load(memory.k[i], map_k, loaded, i * 64, head, to.first);
-        tma_load(memory.q[i], map_q, loaded, i * 64, head, to.first);
+        tma_load(k[i], map_k, loaded, i * 64, head, chunk.first);
+        tma_load(q[i], map_q, loaded, i * 64, head, chunk.first);
       }
     };
-    take(ChunkPlace{blockIdx.x / blocks(), -1, {}}, turn);
+    // For thread 0: copies the prepared chunk to the blocks that walk.
+    const auto send = [&](const Prepared& prepared, u32 parity) {
+      workshop.room[group].wait(parity);
+      for (int to = 0; to < walkers(); ++to)
+        cluster_copy(&shared.tiles[stage].prepared, to, &prepared, Prepared::BYTES, shared.ring.full[stage]);
+    };
+    if (thread == 0 && group < Preparing::GROUPS) take(ChunkPlace{blockIdx.x / blocks(), -1, {}}, turn);
     sync_threads(1 + group, 128);
-    preparation.fetch(place);
     u32 parity = 0;
+
+    if constexpr (!KEYS) {
+      Memory& memory = workshop.group[group];
+      DeltaPreparation<T, G, B, K, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(
+          workshop.group, group, gates, factor);
+      if (thread == 0) begin(place, memory.q, memory.k);
+      preparation.fetch(place);
 #pragma unroll 1
-    for (; place.first >= 0; parity ^= 1, stage = (stage + turns()) % STAGES) {
-      const int count = smaller(CHUNK, place.item.end - place.first);
-      workshop.loaded[group].wait(parity);
-      __syncwarp();
-      preparation.make(
-          count, [&] { take(place, turns()); },
-          [&] {
-            workshop.taken[group].wait(parity ^ 1);
-            __syncwarp();
-          },
-          place);
-      if (thread == 0) {
-        workshop.room[group].wait(parity);
-        for (int to = 0; to < walkers(); ++to)
-          cluster_copy(&shared.tiles[stage].prepared, to, &memory.prepared, PreparedChunk<T>::BYTES,
-                       shared.ring.full[stage]);
+      for (; place.first >= 0; parity ^= 1, stage = (stage + turns()) % STAGES) {
+        const int count = smaller(CHUNK, place.item.end - place.first);
+        workshop.loaded[group].wait(parity);
+        __syncwarp();
+        preparation.make(
+            count,
+            [&] {
+              if (thread != 0) return;
+              begin(take(place, turns()), memory.q, memory.k);
+            },
+            [&] {
+              workshop.taken[group].wait(parity ^ 1);
+              __syncwarp();
+            },
+            place);
+        if (thread == 0) send(memory.prepared, parity);
+        __syncwarp();
       }
+      workshop.taken[group].wait(parity ^
+                                 1);  // otherwise the last arrival could find that this block has ended
+    } else if (group < Preparing::GROUPS) {
+      take_registers_to<232>();
+      Prepared& prepared = workshop.group[group].prepared;
+      KeyPreparation<T, G, B, K, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(workshop.group, group,
+                                                                                   gates, factor);
+      if (thread == 0) begin(place, prepared.q, prepared.k);
       __syncwarp();
+      if (place.first >= 0) preparation.read_gates(place);
+#pragma unroll 1
+      for (; place.first >= 0; parity ^= 1, stage = (stage + turns()) % STAGES) {
+        const int count = smaller(CHUNK, place.item.end - place.first);
+        workshop.loaded[group].wait(parity);
+        __syncwarp();
+        preparation.make(count);
+        if (thread == 0) {
+          send(prepared, parity);
+          take(place, turns());
+        }
+        sync_threads(1 + group, 128);
+        if (place.first >= 0) preparation.read_gates(place);
+        if (thread == 0) {
+          workshop.taken[group].wait(parity);
+          begin(place, prepared.q, prepared.k);
+        }
+        __syncwarp();
+      }
+    } else {
+      give_registers_to<24>();
     }
     if (threadIdx.x == 0) pdl_launch_dependents();
   } else if (group >= LOADS) {
@@ -131,15 +181,17 @@ __global__ void __launch_bounds__(512, 1)
         const int head = item.value_head / (value_heads / heads);
 #pragma unroll 1
         for (int first = item.begin; first < item.end; first += CHUNK, shared.ring.next(at)) {
-          ChunkTiles<T, K, WALKS>& tiles = shared.tiles[at.stage];
+          Tiles& tiles = shared.tiles[at.stage];
           Barrier& full = shared.ring.full[at.stage];
           shared.ring.begin(at, BYTES - (WALKS - walks()) * CHUNK * 64 * sizeof(T));
           cluster_arrive_at(workshop.room[turn.group()], turn.rank());
           turn.next();
+          if constexpr (!KEYS) {
 #pragma unroll
-          for (int i = 0; i < K / 64; ++i) tma_load(tiles.k[i], map_k, full, i * 64, head, first);
+            for (int i = 0; i < K / 64; ++i) tma_load(tiles.k[i], map_k, full, i * 64, head, first);
 #pragma unroll
-          for (int i = 0; i < K / 64; ++i) tma_load(tiles.q[i], map_q, full, i * 64, head, first);
+            for (int i = 0; i < K / 64; ++i) tma_load(tiles.q[i], map_q, full, i * 64, head, first);
+          }
           for (int i = 0; i < walks(); ++i)
             tma_load(tiles.v[i], map_v, full, (item.slice * WALKS + rank + i) * 64, item.value_head, first);
         }
@@ -151,7 +203,7 @@ __global__ void __launch_bounds__(512, 1)
     const int warp = threadIdx.x / 32;
     const int slice = rank + group;  // one of the two is 0
     T* const staging = shared.out[warp];
-    DeltaWalk<T, K, WALKS, GATE == Gate::head> walk;
+    DeltaWalk<T, K, WALKS, GATE> walk;
     RingPlace at;
     ChunkTurn<Preparing::GROUPS> turn(walkers(), blocks());
     ChunkItems<V / 64 / WALKS, POOL, true> items(in, blockIdx.x / blocks(), gridDim.x / blocks());

@@ -52,7 +52,9 @@ __global__ void delta_chunk(f64* out, const T* q, const T* k, const T* v, const 
                 k_norm = L2NORM ? 1.0 / sqrt(k_squares + 1e-6) : 1.0;
 
       for (int i = 0; GATE != Gate::none && i < K; ++i) {
-        const f64 raw = to_double(g[at]) + (dt_bias ? to_double(dt_bias[value_head]) : 0.0);
+        const i64 gate = GATE == Gate::key ? at * K + i : at,
+                  bias = GATE == Gate::key ? value_head * K + i : value_head;
+        const f64 raw = to_double(g[gate]) + (dt_bias ? to_double(dt_bias[bias]) : 0.0);
         state[i] *= exp(
             log_decay<GATE_INPUT>(raw, a_log ? a_log + value_head : a_log, static_cast<f64>(lower_bound)));
       }

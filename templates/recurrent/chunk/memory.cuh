@@ -30,16 +30,32 @@ struct PreparedChunk {
   ChunkFactors factors;
 };
 
+// A PreparedChunk for a gate of each key channel.
+template <typename T, int K>
+struct KeyPreparedChunk {
+  static constexpr u32 BYTES = (3 * K + 128) * CHUNK * sizeof(T) + K * sizeof(f32);
+  ChunkPanel<T> q[K / 64];  // decay from the chunk's first token on, norm of q, and scale, times q
+  ChunkPanel<T> k[K / 64];  // decay and norm of k, times k
+  ChunkPanel<T> w[K / 64];  // decay from the token to the chunk's end, and norm of k, times k
+  ChunkPanel<T> inverse, attention;
+  f32 kept[K];  // of the rows of S in the next state
+};
+
 template <typename T, int K, int WALKS>
 struct alignas(1024) ChunkTiles {
-  ChunkPanel<T> q[K / 64], k[K / 64], v[WALKS];  // a row is a token
+  ChunkPanel<T> v[WALKS], q[K / 64], k[K / 64];  // a row is a token
   PreparedChunk<T> prepared;
+};
+template <typename T, int K, int WALKS>
+struct alignas(1024) KeyChunkTiles {
+  ChunkPanel<T> v[WALKS];
+  KeyPreparedChunk<T, K> prepared;
 };
 
 // Memory of a block that walks.
-template <typename T, int K, int WALKS, int STAGES>
+template <typename T, typename Tiles, int WALKS, int STAGES>
 struct WalkMemory {
-  ChunkTiles<T, K, WALKS> tiles[STAGES];
+  Tiles tiles[STAGES];
   alignas(16) T out[WALKS * 4][CHUNK * 16];  // outputs of each walking warp on their way to global memory
   Ring<STAGES> ring;  // full: TMA has brought q, k and v, and the prepared chunk is there
 };
@@ -56,11 +72,39 @@ struct alignas(1024) PreparationMemory {
   f32 beta[CHUNK], k_norm[CHUNK], q_norm[CHUNK];
 };
 
+// Memory of a warpgroup that prepares chunks with a gate of each key channel. It makes the prepared chunk where q and k were.
+template <typename T, int K>
+struct alignas(1024) KeyPreparationMemory {
+  KeyPreparedChunk<T, K> prepared;
+  alignas(16)
+      f32 gate[CHUNK][K + 8];  // as above, of each channel; more elements of a row keep bank conflicts away
+  f32 beta[CHUNK], k_norm[CHUNK], q_norm[CHUNK];
+
+  // The matrix lies where w, inverse and attention will be.
+  __device__ __forceinline__ ChunkMatrix& matrix() { return *reinterpret_cast<ChunkMatrix*>(&prepared.w); }
+};
+
+// The types for KEYS: a gate of each key channel.
+template <typename T, int K, int WALKS, bool KEYS>
+struct ChunkTypes {
+  using Tiles = ChunkTiles<T, K, WALKS>;
+  using Prepared = PreparedChunk<T>;
+  using Memory = PreparationMemory<T, K>;
+  static constexpr int GROUPS = 4;  // of a block that prepares
+};
+template <typename T, int K, int WALKS>
+struct ChunkTypes<T, K, WALKS, true> {
+  using Tiles = KeyChunkTiles<T, K, WALKS>;
+  using Prepared = KeyPreparedChunk<T, K>;
+  using Memory = KeyPreparationMemory<T, K>;
+  static constexpr int GROUPS = 2;
+};
+
 // Memory of a block that prepares. A Place is the chunk that a warpgroup takes next.
-template <typename T, int K, typename Place>
+template <typename Memory, typename Place, int WARPGROUPS>
 struct PreparationsMemory {
-  static constexpr int GROUPS = 4;
-  PreparationMemory<T, K> group[GROUPS];
+  static constexpr int GROUPS = WARPGROUPS;
+  Memory group[GROUPS];
   Place place[GROUPS];
   Barrier loaded[GROUPS];  // TMA has brought q and k
   Barrier room[GROUPS];    // the stages that the prepared chunk goes to are empty

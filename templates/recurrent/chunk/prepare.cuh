@@ -33,6 +33,26 @@ __device__ __forceinline__ f32 log2_decay_of(f32 g, f32 rate, f32 lower_bound) {
   return fmaxf(g * LOG2_E, LEAST_LOG_DECAY);
 }
 
+// Writes the factors that normalise the warp's 16 rows. Sums of squares are the diagonal of the rows' products with
+// themselves, for which the left operand has the registers of the right one.
+template <typename T, int PANELS>
+__device__ __forceinline__ void write_norms(f32 (&norms)[CHUNK], const ChunkPanel<T> (&panels)[PANELS]) {
+  const int lane = threadIdx.x % 32, g = lane / 4, first = threadIdx.x / 32 % 4 * 16;
+  const int row = first + lane % 16;
+  f32 up[4] = {}, down[4] = {};
+#pragma unroll
+  for (int i = 0; i < PANELS * 4; ++i) {
+    u32 a[4];
+    load_matrices(a, shared_address(panels[i / 4]) + row * 128 + ((i % 4 * 2 + lane / 16) ^ row % 8) * 16);
+    mma<T>(up, a, a[0], a[2]);
+    mma<T>(down, a, a[1], a[3]);
+  }
+  if (lane % 4 == g / 2) {
+    norms[first + g] = rsqrt_approx((g % 2 ? up[1] : up[0]) + 1e-6f);
+    norms[first + g + 8] = rsqrt_approx((g % 2 ? down[3] : down[2]) + 1e-6f);
+  }
+}
+
 // The arrays of gates and strengths in global memory, as in DeltaInputs.
 template <typename G, typename B>
 struct ChunkGates {
@@ -91,8 +111,8 @@ class DeltaPreparation {
     if (thread < 32) write_gates(count);
     if (thread / 32 == 1) write_beta(count);
     if constexpr (L2NORM) {
-      write_norms(memory().k_norm, memory().k);
-      write_norms(memory().q_norm, memory().q);
+      write_norms<T>(memory().k_norm, memory().k);
+      write_norms<T>(memory().q_norm, memory().q);
     }
     meet();
 
@@ -176,26 +196,6 @@ class DeltaPreparation {
     Vec<E, 1> v;
     v.word[0] = next_[i];
     return float_of(v);
-  }
-
-  // Writes the factors that normalise the warp's 16 rows. Sums of squares are the diagonal of the rows' products with
-  // themselves, for which the left operand has the registers of the right one.
-  __device__ __forceinline__ void write_norms(f32 (&norms)[CHUNK],
-                                              const ChunkPanel<T> (&panels)[K / 64]) const {
-    const int lane = threadIdx.x % 32, g = lane / 4, first = threadIdx.x / 32 % 4 * 16;
-    const int row = first + lane % 16;
-    f32 up[4] = {}, down[4] = {};
-#pragma unroll
-    for (int i = 0; i < K / 16; ++i) {
-      u32 a[4];
-      load_matrices(a, shared_address(panels[i / 4]) + row * 128 + ((i % 4 * 2 + lane / 16) ^ row % 8) * 16);
-      mma<T>(up, a, a[0], a[2]);
-      mma<T>(down, a, a[1], a[3]);
-    }
-    if (lane % 4 == g / 2) {
-      norms[first + g] = rsqrt_approx((g % 2 ? up[1] : up[0]) + 1e-6f);
-      norms[first + g + 8] = rsqrt_approx((g % 2 ? down[3] : down[2]) + 1e-6f);
-    }
   }
 
   __device__ __forceinline__ f32 k_norm(int row) const { return L2NORM ? memory().k_norm[row] : 1.0f; }

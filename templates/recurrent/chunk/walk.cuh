@@ -8,6 +8,7 @@
 #include "kiln/hopper/wgmma.cuh"
 #include "recurrent/chunk/memory.cuh"
 #include "recurrent/chunk/panels.cuh"
+#include "recurrent/delta_steps.cuh"
 
 namespace kiln {
 
@@ -19,10 +20,12 @@ __device__ __forceinline__ void store_matrices_transposed(u32 address, const u32
                : "memory");
 }
 
-// GATED: factors.kept may differ from 1.
-template <typename T, int K, int WALKS, bool GATED>
+template <typename T, int K, int WALKS, Gate GATE>
 class DeltaWalk {
  public:
+  static constexpr bool KEYS = GATE == Gate::key;
+  using Tiles = typename ChunkTypes<T, K, WALKS, KEYS>::Tiles;
+
   // Loads the warpgroup's columns of a state [K][V], or [V][K] with V_FIRST, in global memory. They begin at `state`. Null
   // counts as zeros.
   template <int V, bool V_FIRST, typename STATE>
@@ -57,20 +60,21 @@ class DeltaWalk {
   // after which the tiles may be overwritten. `barrier` is a barrier of the warpgroup's 128 threads. The outputs stay in `staging`, the warp's own memory, until store_outputs(). `meanwhile` runs
   // beside the first products.
   template <typename Meanwhile, typename Done>
-  __device__ __forceinline__ void step(ChunkTiles<T, K, WALKS>& tiles, int slice, int count, int barrier,
-                                       T* staging, Meanwhile meanwhile, Done done) {
-    const ChunkFactors& factors = tiles.prepared.factors;
-    if (count < CHUNK) {
-      clear_keys(tiles.k, count);
-      fence_async_shared();
-      sync_threads(barrier, 128);
+  __device__ __forceinline__ void step(Tiles& tiles, int slice, int count, int barrier, T* staging,
+                                       Meanwhile meanwhile, Done done) {
+    if constexpr (!KEYS) {
+      if (count < CHUNK) {
+        clear_keys(tiles.k, count);
+        fence_async_shared();
+        sync_threads(barrier, 128);
+      }
     }
     u32 left[K / 16][4];
 #pragma unroll
     for (int i = 0; i < K / 4; ++i) left[i / 4][i % 4] = pack<T>(s_[2 * i], s_[2 * i + 1]);
     f32 u[32], o[32];
-    multiply(u, left, tiles.k);  // k^T S
-    multiply(o, left, tiles.q);  // q^T S
+    multiply(u, left, keys(tiles));     // k^T S
+    multiply(o, left, queries(tiles));  // q^T S
     u32 x[4][4];
     load_values(x, tiles.v[slice]);
     meanwhile();
@@ -81,7 +85,8 @@ class DeltaWalk {
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
       const int at = i / 2 * 4 + i % 2 * 2;
-      const float2 factor = pair(factors.key, i / 2);
+      float2 factor = make_float2(1.0f, 1.0f);
+      if constexpr (!KEYS) factor = pair(tiles.prepared.factors.key, i / 2);
       Vec<T, 2> values;
       f32 value[2];
       values.word[0] = x[i / 4][i % 4];
@@ -108,19 +113,28 @@ class DeltaWalk {
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
       const int at = i / 2 * 4 + i % 2 * 2;
-      const float2 write = pair(factors.write, i / 2);
+      float2 write = make_float2(1.0f, 1.0f);
+      if constexpr (!KEYS) write = pair(tiles.prepared.factors.write, i / 2);
       written[i / 4][i % 4] = pack<T>(u[at] * write.x, u[at + 1] * write.y);
     }
-    if constexpr (GATED) {
-      const f32 kept = factors.kept;
+    if constexpr (GATE == Gate::head) {
+      const f32 kept = tiles.prepared.factors.kept;
 #pragma unroll
       for (f32& s : s_) s *= kept;
     }
-    write_keys(written, tiles.k);
+    if constexpr (KEYS) {
+#pragma unroll
+      for (int i = 0; i < K / 2; i += 4) {
+        const float2 kept = pair(tiles.prepared.kept, i / 4);
+        s_[i] *= kept.x, s_[i + 1] *= kept.y, s_[i + 2] *= kept.x, s_[i + 3] *= kept.y;
+      }
+    }
+    write_keys(written, writes(tiles));
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
       const int at = i / 2 * 4 + i % 2 * 2;
-      const float2 query = pair(factors.query, i / 2);
+      float2 query = make_float2(1.0f, 1.0f);
+      if constexpr (!KEYS) query = pair(tiles.prepared.factors.query, i / 2);
       x[i / 4][i % 4] = pack<T>(u[at], u[at + 1]);
       o[at] *= query.x, o[at + 1] *= query.y;
     }
@@ -145,6 +159,20 @@ class DeltaWalk {
   }
 
  private:
+  using Panels = ChunkPanel<T>[K / 64];
+  __device__ static __forceinline__ const Panels& queries(const Tiles& tiles) {
+    if constexpr (KEYS) return tiles.prepared.q;
+    if constexpr (!KEYS) return tiles.q;
+  }
+  __device__ static __forceinline__ const Panels& keys(const Tiles& tiles) {
+    if constexpr (KEYS) return tiles.prepared.k;
+    if constexpr (!KEYS) return tiles.k;
+  }
+  __device__ static __forceinline__ const Panels& writes(const Tiles& tiles) {
+    if constexpr (KEYS) return tiles.prepared.w;
+    if constexpr (!KEYS) return tiles.k;
+  }
+
   // Stores the warp's columns of `count` rows. value(i) is the lane's part of row i * 16 + lane / 2.
   template <typename F>
   __device__ static __forceinline__ void store_rows(T* out, i64 stride, int count, const F& value) {
@@ -173,7 +201,7 @@ class DeltaWalk {
     return V_FIRST ? column * K + row : row * V + column;
   }
   // Returns the factors of this thread's two columns of the eight columns `j` of a product.
-  __device__ static __forceinline__ float2 pair(const f32 (&factors)[CHUNK], int j) {
+  __device__ static __forceinline__ float2 pair(const f32* factors, int j) {
     return *reinterpret_cast<const float2*>(factors + j * 8 + threadIdx.x % 4 * 2);
   }
 

@@ -67,9 +67,9 @@ def test_sizes_gates_and_lengths():
     variants = [
         dict(K=K, V=V, dtype=t, GATE=g, L2NORM=n)
         for (K, V), t, g, n in itertools.product(
-            ((128, 128), (64, 64), (128, 64), (64, 256)), ("bf16", "f16"), ("none", "head"), (True, False)
+            ((128, 128), (64, 64), (128, 64), (64, 256)), ("bf16", "f16"), ("none", "head", "key"), (True, False)
         )
-        if t == "bf16" or n
+        if n or (t == "bf16" and g != "key")
     ]
     for v in variants:
         own = ChunkData(1, 1, **v).parameters
@@ -91,12 +91,14 @@ def test_gates_and_betas_in_the_kernel():
             if kind != "log_decay":
                 data.dt_bias = None
                 data.expect_right("no dt_bias")
+    for kind in ("softplus", "bounded"):
+        ChunkData(130, 1, 64, heads=2, GATE="key", GATE_INPUT=kind, BETA_INPUT="sigmoid", G="bf16", B="f32").expect_right()
 
 
 def test_gates_near_their_limits():
     """A decay may underflow, and differences of sums of logarithms stay finite."""
-    for value in (0.0, -1e-7, -1e-3, -20.0, -87.0, -104.0, -1e4, float("-inf")):
-        data = ChunkData(300, 1, GATE="head")
+    for gate, value in itertools.product(("head", "key"), (0.0, -1e-7, -1e-3, -20.0, -87.0, -104.0, -1e4, float("-inf"))):
+        data = ChunkData(300, 1, GATE=gate)
         data.g.fill_(value)
         data.expect_right(f"g = {value}")
         data.g[::2] = 0.0
@@ -121,7 +123,7 @@ def test_keys_that_are_alike():
 def test_a_sequence_does_not_see_its_neighbours():
     """Rows of a chunk behind the end of its sequence belong to the next sequence, which is NaN here."""
     lengths = (70, 100, 1, 100)
-    for gate in ("none", "head"):
+    for gate in ("none", "head", "key"):
         data = ChunkData(sum(lengths), len(lengths), GATE=gate, cu_seqlens=lengths)
         want = data.run()
         for x in (data.q, data.k, data.v, data.beta, data.g):
@@ -238,7 +240,7 @@ def test_empty_sequences_and_no_sequences():
 
 def test_cuts_between_chunks_change_nothing():
     """States are f32 between chunks, so a call in parts, with states in place, gives the bits of one call."""
-    for gate, K, dtype in (("none", 128, "bf16"), ("head", 64, "f16"), ("head", 128, "bf16")):
+    for gate, K, dtype in (("none", 128, "bf16"), ("head", 64, "f16"), ("head", 128, "bf16"), ("key", 128, "bf16")):
         data = ChunkData(330, 1, K, GATE=gate, dtype=dtype)
         want, end = data.run()
         out, state = Guarded(data.tokens, data.value_heads, data.V, dtype=dtype), data.initial.clone()
@@ -267,13 +269,13 @@ def test_bits_are_the_same_in_every_run_and_in_a_graph():
 
 def test_clusters_of_all_sizes_give_the_same_bits():
     """Few heads, so that a cluster has as many blocks as CLUSTER says. With 4 and 8, two blocks walk if V is 128."""
-    for V, heads in ((128, 2), (64, 3), (256, 1)):
-        data = ChunkData(1100, 3, V=V, GATE="head", heads=heads, cu_seqlens=(1000, 1, 99))
+    for V, heads, gate in ((128, 2, "head"), (64, 3, "head"), (256, 1, "head"), (128, 2, "key")):
+        data = ChunkData(1100, 3, V=V, GATE=gate, heads=heads, cu_seqlens=(1000, 1, 99))
         want, end = data.expect_right("CLUSTER=2", CLUSTER=2)
         for cluster in (4, 8):
             out, state = data.run(CLUSTER=cluster)
-            expect_same_bits(out.view, want.view, f"V={V} CLUSTER={cluster}")
-            expect_same_bits(state.view, end.view, f"V={V} CLUSTER={cluster}: state")
+            expect_same_bits(out.view, want.view, f"{gate} V={V} CLUSTER={cluster}")
+            expect_same_bits(state.view, end.view, f"{gate} V={V} CLUSTER={cluster}: state")
 
 
 def test_strides():
@@ -293,7 +295,7 @@ def test_strides():
 
 def test_a_long_sequence():
     """131072 tokens, beside delta_recurrent, which a test holds against float64 at this length."""
-    for gate, decay in (("none", 0.0), ("head", -0.01), ("head", -30.0)):
+    for gate, decay in (("none", 0.0), ("head", -0.01), ("head", -30.0), ("key", -0.01)):
         data = ChunkData(131072, 1, 128, heads=2, GATE=gate, decay=decay)
         out, state = data.run()
         want, states = Data.run(data)
@@ -339,7 +341,7 @@ def test_refusals():
         (dict(K=128, STAGES=4), "shared memory"),
         (dict(K=64, GATE_INPUT="softplus"), "GATE"),
         (dict(K=64, BETA="none", BETA_INPUT="sigmoid"), "BETA"),
-        (dict(K=64, GATE="key"), "key"),
+        (dict(K=64, GATE="key", STAGES=3), "stages"),
     ):
         expect_refused(lambda: kernel("delta_chunk", T="bf16", **wrong), words)
     data = ChunkData(12, 2, 64)
@@ -347,7 +349,7 @@ def test_refusals():
     expect_refused(lambda: data.run(SLOTS="token"), "must be given")
 
 
-FLA = {"none": "delta", "head": "gated_delta"}
+FLA = {"none": "delta", "head": "gated_delta", "key": "kda"}
 
 
 def bench():
@@ -356,7 +358,8 @@ def bench():
     """
     K = V = 128
     shapes = [(1, 512, 32, 32), (4, 2048, 16, 16), (1, 8192, 32, 32), (1, 32768, 16, 16)]
-    rows = [(b, t, h, hv, gate, None) for b, t, h, hv in shapes for gate in FLA]
+    rows = [(b, t, h, hv, gate, None) for b, t, h, hv in shapes for gate in ("none", "head")]
+    rows += [(b, t, h, hv, "key", None) for b, t, h, hv in shapes[1:]]
     rows += [(4, 2048, 16, 32, "head", None), (8, 64, 32, 32, "head", None), (4, 256, 32, 32, "head", None)]
     mixture = tuple(16 + 37 * i * i % 480 for i in range(127))
     mixture += (128 * 256 - sum(mixture),)
@@ -367,7 +370,8 @@ def bench():
             data = Data(b * t, b, K, heads=h, value_heads=hv, GATE=gate, L2NORM=True, cu_seqlens=lengths)
             shape = (1, b * t) if lengths else (b, t)
             q, k, v = (x.contiguous().view(*shape, *x.shape[1:]) for x in (data.q, data.k, data.v))
-            beta, g = (None if x is None else x.contiguous().view(*shape, -1) for x in (data.beta, data.g))
+            beta = data.beta.contiguous().view(*shape, -1)
+            g = None if data.g is None else data.g.contiguous().view(*shape, *data.g.shape[1 : 3 if gate == "key" else 2])
             return torch.empty_like(v), q, k, v, beta, g, data.initial, data.cu_seqlens
 
         def ours(run, b, t, h, hv):
@@ -389,7 +393,7 @@ def bench():
         states = b * hv * K * V * 4
         yield Row(
             f"delta_chunk {FLA[gate]} B{b} T{t} H{h}" + (f" HV{hv}" if hv != h else "") + (" mixed lengths" if lengths else ""),
-            b * t * ((2 * h * K + hv * V) * 2 + hv * (6 if gate == "head" else 2)) + states,
+            b * t * ((2 * h * K + hv * V) * 2 + hv * {"none": 2, "head": 6, "key": 2 + 4 * K}[gate]) + states,
             b * t * hv * V * 2 + states,
             make,
             launches,
