@@ -458,8 +458,37 @@ def wkv7_recurrent(r, w, k, v, a, b=None, kk=None, scale=1.0, initial_state=None
     return (out, torch.stack(states)), {}
 
 
-def delta_recurrent(q, k, v, beta=None, g=None, scale=0.0, initial_state=None, cu_seqlens=None, l2norm=False, after=None):
+def _gates(beta, g, beta_input, gate_input, a_log, dt_bias):
+    """beta and the decay's logarithm in float64, from what a call's beta and g are."""
+    if beta is not None:
+        beta = beta.double()
+        if beta_input != "plain":
+            beta = torch.sigmoid(beta) * (2 if beta_input == "twice_sigmoid" else 1)
+    if g is not None:
+        g = g.double()
+        if gate_input == "softplus":
+            g = -a_log.double().exp() * torch.nn.functional.softplus(g + (0 if dt_bias is None else dt_bias.double()))
+    return beta, g
+
+
+def delta_recurrent(
+    q,
+    k,
+    v,
+    beta=None,
+    g=None,
+    scale=0.0,
+    initial_state=None,
+    cu_seqlens=None,
+    l2norm=False,
+    beta_input="plain",
+    gate_input="log_decay",
+    a_log=None,
+    dt_bias=None,
+    after=None,
+):
     group = v.shape[2] // q.shape[2]
+    beta, g = _gates(beta, g, beta_input, gate_input, a_log, dt_bias)
     q, k = (t.double() for t in (q, k))
     if l2norm:
         q, k = (t * torch.rsqrt(t.square().sum(-1, keepdim=True) + 1e-6) for t in (q, k))
@@ -540,8 +569,13 @@ def delta_recurrent_pool(
     l2norm=False,
     v_first=False,
     state_out_indices=None,
+    beta_input="plain",
+    gate_input="log_decay",
+    a_log=None,
+    dt_bias=None,
 ):
-    recurrence = lambda initial, after: delta_recurrent(q, k, v, beta, g, scale, initial, cu_seqlens, l2norm, after)
+    gates = (beta_input, gate_input, a_log, dt_bias)
+    recurrence = lambda initial, after: delta_recurrent(q, k, v, beta, g, scale, initial, cu_seqlens, l2norm, *gates, after)
     return _with_pool(recurrence, state, state_indices, has_initial_state, v_first, cu_seqlens, state_out_indices)
 
 
@@ -606,7 +640,29 @@ def l2norm(x, eps=1e-6):
     return (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps),), {}
 
 
-delta_chunk, delta_chunk_pool = delta_recurrent, delta_recurrent_pool
+delta_chunk = delta_rule = delta_recurrent
+delta_rule_pool, wkv7, wkv7_pool = delta_recurrent_pool, wkv7_recurrent, wkv7_recurrent_pool
+
+
+def delta_chunk_pool(
+    q,
+    k,
+    v,
+    state,
+    state_indices,
+    beta=None,
+    g=None,
+    scale=0.0,
+    has_initial_state=None,
+    cu_seqlens=None,
+    l2norm=False,
+    v_first=False,
+    *gates,
+    **named,
+):
+    """The call has no state_out_indices."""
+    before = (beta, g, scale, has_initial_state, cu_seqlens, l2norm, v_first, None)
+    return delta_recurrent_pool(q, k, v, state, state_indices, *before, *gates, **named)
 
 
 def attn_merge(v, s):
@@ -747,3 +803,20 @@ def attn_work_list(plan, kv_indptr, workers, page_size=0, qo_indptr=None, kv_len
     else:
         host.plan(qo_indptr.tolist(), kv_indptr.tolist())
     return (), {"plan": lengths.words_of(host, plan)}
+
+
+def of_reference(name):
+    """An operator that computes in float64, and gives its results and what it writes in the operator's types."""
+    reference, schema = globals()[name], getattr(torch.ops.kiln, name).default._schema
+    names = [argument.name for argument in schema.arguments]
+
+    def call(*arguments, **named):
+        results, written = reference(*arguments, **named)
+        given = dict(zip(names, arguments)) | named
+        for argument, value in written.items():
+            given[argument].copy_(value)
+        like = [arguments[0].dtype, torch.float32 if name == "delta_rule" else arguments[0].dtype]
+        results = tuple(result.to(dtype) for result, dtype in zip(results, like))
+        return results if len(results) > 1 else results[0]
+
+    return call

@@ -28,7 +28,34 @@ def cases():
     def ends(d):
         return torch.tensor([0, 5, 5, 12], dtype=I64, device=d)
 
+    def gated(d, tokens=12, size=128):
+        """q, k, v and inputs of gates, as Qwen3-Next has them: two heads, four value heads."""
+        q, k = (t(d, 1, tokens, 2, size) for _ in range(2))
+        b, a = (t(d, 1, tokens, 4) for _ in range(2))
+        named = {"l2norm": True, "beta_input": "sigmoid", "gate_input": "softplus"}
+        named |= {"a_log": t(d, 4, dtype=torch.float32), "dt_bias": t(d, 4, dtype=torch.float32)}
+        return q, k, t(d, 1, tokens, 4, size), b, a, named
+
+    def gated_call(d):
+        *tensors, named = gated(d)
+        return tuple(tensors), named
+
+    def gated_pool(d, tokens=12):
+        """Three sequences, of which the second has no tokens. With 90 tokens they are long enough for chunks."""
+        q, k, v, b, a, named = gated(d, tokens)
+        named |= {"cu_seqlens": torch.tensor([0, tokens // 2, tokens // 2, tokens], dtype=I64, device=d)}
+        return (q, k, v, t(d, 5, 4, 128, 128), torch.tensor([4, 0, 2], dtype=torch.int32, device=d), b, a), named
+
     return [
+        *((name, gated_call) for name in ("delta_recurrent", "delta_chunk", "delta_rule")),
+        *((name, gated_pool) for name in ("delta_recurrent_pool", "delta_chunk_pool", "delta_rule_pool")),
+        ("delta_rule_pool", lambda d: gated_pool(d, 90)),
+        ("delta_rule", lambda d: ((*heads(d, tokens=40, count=3), torch.rand(2, 40, 4, device=d).bfloat16()), {"l2norm": True})),
+        ("wkv7", lambda d: ((heads(d)[0], -heads(d)[0].abs(), *heads(d, count=3), heads(d)[0]), {})),
+        (
+            "wkv7_pool",
+            lambda d: ((step(d), -step(d).abs(), step(d), step(d), step(d), t(d, 5, 4, 64, 64), slots(d)), {"kk": step(d)}),
+        ),
         ("rwkv7_shift_mix", lambda d: ((t(d, 2, 12, 256), t(d, 6, 256)), {})),
         ("rwkv7_shift_mix", lambda d: ((t(d, 1, 12, 256), t(d, 1, 256), t(d, 3, 256), ends(d)), {})),
         ("rwkv7_kprep", lambda d: ((*heads(d, count=2), t(d, 4, 64), t(d, 4, 64)), {})),

@@ -98,7 +98,7 @@ def test_small_inputs_that_a_kernel_cannot_read_in_place_are_copied(launching, d
 
 
 #: good shapes of every tensor of the recurrent operators, and wrong shapes for each tensor
-_KEYS, _HEADS = [2, 12, 4, 64], [4, 64]
+_KEYS, _HEADS, _GATE = [2, 12, 4, 64], [4, 64], {"a_log": [8], "dt_bias": [8]}
 RECURRENT = [
     (
         "rwkv7_shift_mix",
@@ -139,7 +139,8 @@ RECURRENT = [
     ),
     (
         "delta_recurrent",
-        {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 32], "beta": [2, 12, 8], "g": [2, 12, 8, 64], "initial_state": [2, 8, 64, 32]},
+        {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 32], "beta": [2, 12, 8], "g": [2, 12, 8, 64], "initial_state": [2, 8, 64, 32]}
+        | _GATE,
         {
             "q": [[12, 4, 64]],
             "k": [[2, 12, 4, 32]],
@@ -147,11 +148,13 @@ RECURRENT = [
             "beta": [[2, 12, 4], [2, 11, 8], [2, 12, 8, 64], [2, 12]],
             "g": [[2, 12, 8, 32], [2, 12, 4], [2, 12, 4, 64], [24, 8]],
             "initial_state": [[2, 4, 64, 32], [2, 8, 32, 64], [1, 8, 64, 32]],
+            "a_log": [[4], [8, 1]],
+            "dt_bias": [[4]],
         },
     ),
     (
         "delta_chunk",
-        {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 64], "beta": [2, 12, 8], "g": [2, 12, 8], "initial_state": [2, 8, 64, 64]},
+        {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 64], "beta": [2, 12, 8], "g": [2, 12, 8], "initial_state": [2, 8, 64, 64]} | _GATE,
         {
             "q": [[12, 4, 64]],
             "k": [[2, 12, 4, 32]],
@@ -159,16 +162,18 @@ RECURRENT = [
             "beta": [[2, 12, 4], [2, 11, 8], [2, 12, 8, 64], [2, 12]],
             "g": [[2, 12, 4], [2, 12, 8, 64], [24, 8]],
             "initial_state": [[2, 4, 64, 64], [2, 8, 32, 64], [1, 8, 64, 64]],
+            "a_log": [[4], [8, 1]],
+            "dt_bias": [[4]],
         },
     ),
     ("attn_merge", {"v": [6, 3, 4, 64], "s": [6, 3, 4]}, {"v": [[6, 4, 64]], "s": [[6, 4], [6, 3, 5], [5, 3, 4]]}),
 ]
-STATES = ("initial_state", "s")  # f32 here; g and w may be f32
+STATES = ("initial_state", "s", "a_log", "dt_bias")  # f32 here; g and w may be f32
 
 
 def recurrent_arguments(shapes):
     made = {name: torch.randn(shape, dtype=torch.float32 if name in STATES else torch.bfloat16) for name, shape in shapes.items()}
-    return made | ({"norm": True} if "norm_weight" in shapes else {})
+    return made | ({"norm": True} if "norm_weight" in shapes else {"gate_input": "softplus"} if "a_log" in shapes else {})
 
 
 @pytest.mark.parametrize(
