@@ -9,6 +9,7 @@
 - mixture: a Qwen3-MoE with the shapes of Qwen3-30B-A3B, 8 layers and batch 16, as in speed; without kiln its experts run on
   torch's grouped_mm.
 - prompts: the same Llama with prompts of 2,048 and 8,192 tokens: seconds beside transformers, not compiled and compiled.
+- linear: a layer of Qwen3-Next and a block of RWKV7, prompts and decode steps, with and without kiln (gpu_linear).
 - generate: greedy tokens of generate() with both caches; with a static cache it compiles the decode steps.
 - trace: a process records what it asks for; the next process, with a cache made from the record, compiles nothing.
 
@@ -305,6 +306,15 @@ def prompts():
     row(not plain.model.kiln_attention.refusals, f"calls that did not run on kiln: {plain.model.kiln_attention.refusals}")
 
 
+# ---- linear
+
+
+def linear():
+    import gpu_linear
+
+    gpu_linear.run(row, say, guarded)
+
+
 # ---- generate
 
 
@@ -377,7 +387,15 @@ def trace():
         row(warm["compiles"] == 0, f"second start, sealed: {warm['compiles']} compiles, {warm['loads']} loads")
 
 
-SECTIONS = {"accuracy": accuracy, "speed": speed, "mixture": mixture, "prompts": prompts, "generate": generate, "trace": trace}
+SECTIONS = {
+    "accuracy": accuracy,
+    "speed": speed,
+    "mixture": mixture,
+    "prompts": prompts,
+    "linear": linear,
+    "generate": generate,
+    "trace": trace,
+}
 
 if __name__ == "__main__":
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False

@@ -7,7 +7,7 @@ lengths and places from the plan's words (templates/attention/words.h), so a wro
 import torch
 import transformers
 from kiln.torch import _fused_moe, _moe
-from operator_references import epilogue
+from operator_references import epilogue, of_reference
 
 #: families, and options that make their models tiny
 FAMILIES = {
@@ -30,10 +30,29 @@ FAMILIES = {
         {"sliding_window": 8, "query_pre_attn_scalar": 64, "layer_types": ["sliding_attention", "full_attention"]},
     ),
 }
+#: families of which some layers have states in place of keys and values
+HYBRIDS = {
+    "qwen3-next": (
+        "Qwen3Next",
+        {
+            "layer_types": ["linear_attention", "full_attention"],
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 32,
+            "num_experts": 8,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 64,
+            "shared_expert_intermediate_size": 64,
+            "norm_topk_prob": True,
+            "mlp_only_layers": [0],
+        },
+    )
+}
 
 
 def config_of(family, **options):
-    name, own = FAMILIES[family]
+    name, own = (FAMILIES | HYBRIDS)[family]
     sizes = {
         "hidden_size": 128,
         "intermediate_size": 256,
@@ -58,7 +77,7 @@ def model_of(family, dtype=torch.float32, seed=1, **options):
     """A model in evaluation mode. Its norms' weights are random, too, and inverse frequencies stay in f32."""
     config = config_of(family, **options)
     torch.manual_seed(seed)
-    model = getattr(transformers, f"{FAMILIES[family][0]}ForCausalLM")(config).eval()
+    model = getattr(transformers, f"{(FAMILIES | HYBRIDS)[family][0]}ForCausalLM")(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name:
@@ -121,10 +140,11 @@ def _gemm(a, b, bias=None, residual=None, act="none", gated=False, early_b=False
 
 def _rope(q, k, positions, cos_sin=None, interleaved=False, rotary_dim=0, theta=1e4, rope_scale=1.0, llama31=None):
     cos, sin = cos_sin[positions].unsqueeze(1).chunk(2, -1)
+    size = cos_sin.shape[1]
 
     def rotated(x):
-        a, b = x.float().chunk(2, -1)
-        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
+        a, b = x[..., :size].float().chunk(2, -1)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin, x[..., size:]], -1).to(x.dtype)
 
     return rotated(q), rotated(k)
 
@@ -157,6 +177,7 @@ def _mixture(*arguments, **named):
 
 
 OPERATORS = {
+    **{name: of_reference(name) for name in ("conv1d", "conv1d_pool", "delta_rule", "delta_rule_pool", "gated_rms_norm")},
     "rms_norm": _rms_norm,
     "fused_add_rms_norm": _fused_add_rms_norm,
     "act_and_mul": _act_and_mul,

@@ -21,6 +21,7 @@ from transformers.cache_utils import (
     DynamicCache,
     DynamicLayer,
     DynamicSlidingWindowLayer,
+    LinearAttentionLayer,
     StaticCache,
     StaticLayer,
     StaticSlidingWindowLayer,
@@ -39,6 +40,8 @@ HEAD_SIZES = (64, 128, 192, 256)
 MOST_HEADS_OF_A_GROUP = 16
 CACHES = {DynamicCache, StaticCache}
 CACHE_LAYERS = {DynamicLayer, DynamicSlidingWindowLayer, StaticLayer, StaticSlidingWindowLayer}
+#: layers of a dynamic cache that have no keys, beside those that have
+STATE_LAYERS = {LinearAttentionLayer}
 
 #: transformers' implementation, and kiln's: the same one serves the calls that kiln's kernels do not fit
 IMPLEMENTATIONS = {"sdpa": "kiln", "eager": "kiln_eager"}
@@ -264,7 +267,8 @@ class ModelAttention:
             return "the model is in training mode"
         if cache is None:
             return "position_ids without a cache may pack several sequences" if position_ids is not None else ""
-        if type(cache) not in CACHES or not {type(layer) for layer in cache.layers} <= CACHE_LAYERS:
+        known = CACHE_LAYERS | STATE_LAYERS if type(cache) is DynamicCache else CACHE_LAYERS
+        if type(cache) not in CACHES or not {type(layer) for layer in cache.layers} <= known:
             return f"the cache is a {type(cache).__name__}, or has layers that are neither full nor sliding"
         if getattr(cache, "offloading", False):
             return "the cache is offloaded"
@@ -280,7 +284,9 @@ class ModelAttention:
         if hasattr(cache, "kiln_decode"):
             return True
         layers = cache.layers[: len(self.layers)]
-        if not all(type(layer) in CACHE_LAYERS and layer.is_initialized for layer in layers):
+        if not {type(layer) for layer in cache.layers} <= CACHE_LAYERS or not all(
+            type(layer) in CACHE_LAYERS and layer.is_initialized for layer in layers
+        ):
             return False
         if layers[0].keys.device.type != DEVICE or layers[0].keys.dtype not in HALVES:
             return False

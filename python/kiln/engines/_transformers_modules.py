@@ -40,7 +40,8 @@ def eps_of(norm: Any) -> float:
 
 
 def is_gemma(norm: Any) -> bool:
-    return type(norm).__name__.startswith("Gemma")
+    """True for a norm whose factor is 1 + weight."""
+    return type(norm).__name__.startswith(("Gemma", "Qwen3Next"))
 
 
 def norm_forward(original: Any) -> Any:
@@ -63,6 +64,20 @@ def add_norm(hidden: Tensor, fresh: Tensor, norm: Any) -> Tensor:
     return fused_add_rms_norm(hidden, fresh, norm.weight, eps_of(norm), is_gemma(norm))
 
 
+def mixer_of(layer: Any) -> Any:
+    """The module of a decoder layer that mixes tokens: attention, or a gated delta net."""
+    return layer.self_attn if hasattr(layer, "self_attn") else layer.linear_attn
+
+
+def mixed(layer: Any, x: Tensor, options: dict[str, Any]) -> Tensor:
+    """The result of the layer's mixer, for the options of the layer's call."""
+    if hasattr(layer, "self_attn"):
+        return layer.self_attn(hidden_states=x, **options)[0]  # type: ignore[no-any-return]
+    named = {"past_key_values": "cache_params", "attention_mask": "attention_mask"}
+    kept = {name: value for name, value in options.items() if name not in (*named, "position_embeddings", "position_ids")}
+    return layer.linear_attn(hidden_states=x, **kept, **{to: options.get(name) for name, to in named.items()})  # type: ignore[no-any-return]
+
+
 def layer_forward(original: Any) -> Any:
     """A decoder layer whose first addition and second norm are one operator.
 
@@ -74,7 +89,7 @@ def layer_forward(original: Any) -> Any:
         sandwich, norm = hasattr(self, "pre_feedforward_layernorm"), inner_norm(self)
         if args or not fits(hidden_states, norm.weight):
             return original(self, hidden_states, *args, **kwargs)
-        fresh, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)
+        fresh = mixed(self, self.input_layernorm(hidden_states), kwargs)
         if sandwich:
             fresh = self.post_attention_layernorm(fresh)
         normed = add_norm(hidden_states, fresh, norm)
@@ -131,7 +146,11 @@ def attention_forward(early: bool | None, original: Any) -> Any:
             parts = whole.split([len(w) for w in self.kiln_fused[1].values()], -1)
         else:
             parts = (projection(hidden_states) for projection in (self.q_proj, self.k_proj, self.v_proj))
-        query, key, value = (x.view(batch, tokens, -1, self.head_dim) for x in parts)
+        query, key, value = parts
+        gate = None
+        if has_gate(self):
+            query, gate = query.view(batch, tokens, -1, 2 * self.head_dim).chunk(2, -1)
+        query, key, value = (x.view(batch, tokens, -1, self.head_dim) for x in (query, key, value))
         if hasattr(self, "q_norm"):
             query, key = self.q_norm(query), self.k_norm(key)
         table, positions = position_embeddings
@@ -153,9 +172,15 @@ def attention_forward(early: bool | None, original: Any) -> Any:
             **({"softcap": cap} if cap else {}),
             **kwargs,
         )
-        return self.o_proj(out.reshape(batch, tokens, -1)), weights
+        out = out.reshape(batch, tokens, -1)
+        return self.o_proj(out if gate is None else out * torch.sigmoid(gate.reshape(out.shape))), weights
 
     return forward
+
+
+def has_gate(attention: Any) -> bool:
+    """True for an attention module whose q_proj gives a query and a gate for each head."""
+    return type(attention).__name__ == "Qwen3NextAttention"
 
 
 def mlp_forward(act: str, early: bool | None, original: Any) -> Any:
@@ -205,6 +230,8 @@ def mixture_forward(act: str, original: Any) -> Any:
             out = original(self, hidden_states)
             return out if residual is None else residual + out
         given: dict[str, Any] = {"act": act, "residual": None if residual is None else residual.reshape(x.shape)}
+        if hasattr(self, "shared_expert"):
+            given |= {"shared": self.shared_expert(x), "shared_gate": self.shared_expert_gate(x)}
         if is_changed(gate):
             _, weights, ids = gate(x)
             given |= {"weights": weights.float(), "ids": ids}

@@ -1,4 +1,4 @@
-"""Hugging Face transformers on kiln: Llama, Qwen3, Qwen3-MoE, Mistral, Mixtral and Gemma, by one call on a model.
+"""Hugging Face transformers on kiln: Llama, Qwen3, Qwen3-MoE, Qwen3-Next, Mistral, Mixtral and Gemma, by one call on a model.
 
     import kiln.engines.transformers as engine
 
@@ -7,7 +7,7 @@
     engine.undo(model)
 
 apply() replaces forwards on the model's instances. It fuses the weights of gate_proj and up_proj, and of q_proj,
-k_proj and v_proj where heads have no norms. A module whose class or configuration is not known exactly stays as it is.
+k_proj and v_proj where heads have no norms; a gated delta net gets a packed copy of its input projections. A module whose class or configuration is not known exactly stays as it is.
 KILN_ENGINES_OFF turns single operators off; apply() reads it.
 """
 
@@ -25,8 +25,9 @@ from transformers.masking_utils import create_masks_for_generate
 
 from ..torch import _linear, _moe
 from . import _transformers_attention as _attention
+from . import _transformers_mixers as _mixers
 from . import _transformers_modules as _modules
-from ._explain import Explanation
+from ._explain import Explanation, is_off
 
 __all__ = ["apply", "explain", "prepare", "undo"]
 
@@ -34,10 +35,10 @@ __all__ = ["apply", "explain", "prepare", "undo"]
 RELEASE = "5.17"
 FAMILIES = {
     f"transformers.models.{family}.modeling_{family}"
-    for family in ("llama", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3")
+    for family in ("llama", "qwen3", "qwen3_moe", "qwen3_next", "mistral", "mixtral", "gemma", "gemma2", "gemma3")
 }
 #: the families, as messages name them
-KNOWN = "Llama, Qwen3, Qwen3-MoE, Mistral, Mixtral and Gemma"
+KNOWN = "Llama, Qwen3, Qwen3-MoE, Qwen3-Next, Mistral, Mixtral and Gemma"
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 ACTIVATION_MODULES = ("transformers.activations", "torch.nn.modules.activation")
 ACTIVATIONS = {"SiLUActivation": "silu", "SiLU": "silu", "GELUTanh": "gelu_tanh", "GELUActivation": "gelu"}
@@ -76,12 +77,16 @@ class _Survey:
         kind = type(module).__name__
         if kind.endswith("RMSNorm"):
             self._replace(name, "rms_norm", module, _modules.norm_forward)
+        elif kind.endswith("RMSNormGated"):
+            self._replace(name, "gated_rms_norm", module, _mixers.gated_norm_forward)
+        elif kind.endswith("GatedDeltaNet"):
+            self._mixer(name, module)
         elif kind.endswith("MLP") and hasattr(module, "gate_proj"):
             self._mlp(name, module)
         elif kind.endswith("SparseMoeBlock"):
             self._mixture(name, module)
         elif kind.endswith("DecoderLayer"):
-            reason = _hooked(module.self_attn) or _unlike_norm(_modules.inner_norm(module))
+            reason = _hooked(_modules.mixer_of(module)) or _unlike_norm(_modules.inner_norm(module))
             self._replace(name, "fused_add_rms_norm", module, _modules.layer_forward, reason)
 
     def _mlp(self, name: str, mlp: Any) -> None:
@@ -106,6 +111,19 @@ class _Survey:
         make = functools.partial(_modules.mixture_forward, act)
         if self._replace(name, "fused_moe", block, make, _unlike_mixture(block) or reason):
             self.changes.append(lambda applied: applied.mark(block, "kiln_adds"))
+
+    def _mixer(self, name: str, mixer: Any) -> None:
+        """A gated delta net. Its forward has the convolution and the delta rule, so both run on kiln, or none."""
+        reason, operators = _mixers.unlike(mixer), ("conv1d_pool", "delta_rule_pool")
+        off = [operator for operator in operators if is_off(operator)]
+        runs = [self.explanation.add(name, o, reason or ("" if o in off or not off else f"{off[0]} is off")) for o in operators]
+        if all(runs):
+            unfit = _mixers.misfit_product(mixer)
+            gemm = self.explanation.add(f"{name}.in_proj_qkvz+in_proj_ba", "gemm", unfit)
+            make = functools.partial(_mixers.mixer_forward, self.early if gemm else None)
+            self.changes.append(lambda applied: applied.replace(mixer, "forward", make))
+            self.changes.append(lambda applied: applied.pack(mixer))
+        self._linear(f"{name}.out_proj", mixer.out_proj)
 
     def _linear(self, name: str, linear: nn.Module) -> bool:
         """A linear layer whose product is no part of a fused one."""
@@ -136,10 +154,15 @@ class _Survey:
             self.changes.append(lambda applied: applied.fuse(layer, *PROJECTIONS))
 
     def _decoder(self, name: str, model: Any, whole: Any) -> None:
-        layers = [getattr(layer, "self_attn", layer) for layer in model.layers]
+        numbered = {
+            i: getattr(layer, "self_attn", layer) for i, layer in enumerate(model.layers) if not hasattr(layer, "linear_attn")
+        }
+        layers = list(numbered.values())
+        if not layers:
+            return
         reason = next(filter(None, map(_unlike_attention, layers)), "")
         rotates = self._replace(f"{name}.rotary_emb", "rope", model.rotary_emb, _modules.rotary_forward, reason)
-        for i, layer in enumerate(layers):
+        for i, layer in numbered.items():
             if _is_known(layer, "Attention"):
                 self._attention(f"{name}.layers.{i}.self_attn", layer, rotates)
         reason = next(filter(None, (_misfit(layer) for layer in layers)), "")
@@ -193,6 +216,8 @@ def _activation(module: nn.Module) -> tuple[str, str]:
 def _unlike_mixture(block: Any) -> str:
     """Why the operator fused_moe cannot stand for a block of experts; empty when it can."""
     experts, gate = block.experts, block.gate
+    if hasattr(block, "shared_expert") and not _is_known(block.shared_expert, "MLP"):
+        return f"its shared expert is {type(block.shared_expert).__name__}"
     for part, ending in ((experts, "Experts"), (gate, "TopKRouter")):
         if not _is_known(part, ending):
             return f"a part of it is {type(part).__name__} of {type(part).__module__}"
@@ -262,6 +287,7 @@ class _Applied:
         self.explanation = explanation
         self.replaced: list[tuple[nn.Module, str]] = []
         self.fused: list[Any] = []
+        self.packed: list[Any] = []
         self.attention: tuple[Any, str] | None = None  #: the model that has the layers, and its implementation before
 
     def replace(self, module: nn.Module, name: str, make: Any, original: Any = None) -> None:
@@ -290,6 +316,15 @@ class _Applied:
         for name in names:
             self._settle(getattr(module, name))
 
+    def pack(self, mixer: Any) -> None:
+        device = mixer.in_proj_qkvz.weight.device
+        mixer.__dict__["kiln_slots"] = torch.arange(_mixers.SLOTS, dtype=torch.int32, device=device)
+        self.replaced.append((mixer, "kiln_slots"))
+        _mixers.pack(mixer)
+        self.packed.append(mixer)
+        self.replace(mixer, "_apply", _modules.settled)
+        self.replace(mixer, "_load_from_state_dict", _modules.settled)
+
     def attend(self, model: Any, whole: Any, layers: list[Any], prefill: bool, decode: bool) -> None:
         self.attention = (model, model.config._attn_implementation)
         model.set_attn_implementation(_attention.IMPLEMENTATIONS[model.config._attn_implementation])
@@ -303,6 +338,8 @@ class _Applied:
             module.__dict__.pop(name, None)
         for module in self.fused:
             _modules.separate(module)
+        for mixer in self.packed:
+            _mixers.unpack(mixer)
         if self.attention is not None:
             model, implementation = self.attention
             model.set_attn_implementation(implementation)
