@@ -6,13 +6,15 @@ plan() changes the lengths between calls; nothing is traced, recorded or compile
 gpu_operators runs each operator in each way that engines use.
 """
 
+import random
+
 import kiln.torch
 import pytest
 import torch
 import torch._dynamo
 import torch._dynamo.testing
 import torch.nn.functional as F
-from kiln.torch import PagedDecode, RaggedPrefill
+from kiln.torch import Attention, PagedDecode, RaggedPrefill
 from operator_references import attend
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -239,3 +241,219 @@ def test_parts_of_a_shared_prefix_merge_to_the_whole():
     got, lse = torch.compile(merged, fullgraph=True)(q, k, v)
     expected, expected_lse = whole(q, k, v)
     assert relative(got, expected) < 6e-3 and relative(lse, expected_lse) < 1e-4
+
+
+class Batch:
+    """Random lengths of requests, whose keys and values are rows that follow each other, or scattered pages."""
+
+    def __init__(self, draw, requests, most_q, paged, kv_heads=KV_HEADS, dtype=DTYPE):
+        self.kv = [draw.choice([1, PAGE, draw.randint(1, 60), draw.randint(1, 900)]) for _ in range(requests)]
+        self.q = [min(n, draw.choice([1, draw.randint(0, 4), draw.randint(1, most_q)]) if most_q > 1 else 1) for n in self.kv]
+        self.paged, pages = paged, [-(-n // PAGE) for n in self.kv]
+        rows = pages if paged else self.kv
+        self.kv_indptr, self.qo_indptr = indptr(rows), indptr(self.q)
+        shape = (sum(pages) + 3, PAGE) if paged else (sum(self.kv),)
+        self.k, self.v = (normal(*shape, kv_heads, SIZE).to(dtype) for _ in range(2))
+        order = torch.randperm(sum(pages) + 3, generator=torch.Generator().manual_seed(draw.randint(0, 99)))
+        self.pages = order[: sum(pages)].int().to(DEVICE)
+        self.query = normal(sum(self.q), HEADS, SIZE)
+
+    def lengths(self, to=list):
+        """The arguments of plan() and plan_on_device()."""
+        return {"kv_indptr": to(self.kv_indptr), "kv_len": to(self.kv), "qo_indptr": to(self.qo_indptr)}
+
+    def arguments(self):
+        return (self.query, self.k, self.v, self.pages) if self.paged else (self.query, self.k, self.v)
+
+    def rows(self, cache, i):
+        begin, end = self.kv_indptr[i : i + 2]
+        return (cache[self.pages[begin:end].long()].flatten(0, 1) if self.paged else cache[begin:end])[: self.kv[i]]
+
+    def expected(self, **masks):
+        ends = zip(self.qo_indptr, self.qo_indptr[1:])
+        parts = [attend(self.query[a:b], self.rows(self.k, i), self.rows(self.v, i), **masks) for i, (a, b) in enumerate(ends)]
+        return [torch.cat(results) for results in zip(*parts)]
+
+    def assert_right(self, results, **masks):
+        for got, expected, allowed in zip(results, self.expected(**masks), (5e-3, 1e-4)):
+            assert relative(got[: expected.shape[0]], expected) < allowed
+
+
+def i32(values):
+    return torch.tensor(values, dtype=torch.int32, device=DEVICE)
+
+
+def module(requests, tokens, paged=True, **more):
+    limits = {"max_requests": requests, "max_tokens": tokens, "page_size": PAGE if paged else 0, "device": DEVICE}
+    return Attention(heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, **limits, **more)
+
+
+@pytest.mark.parametrize("template", ["", "attn_prefill"])
+@pytest.mark.parametrize("masks", ["causal", "left", "both", "cap", "sinks"])
+@pytest.mark.parametrize("paged", [False, True], ids=["ragged", "paged"])
+def test_attention_of_prompts_chunks_and_steps(paged, masks, template):
+    """Batches of one token each, of a few tokens and of prompts go through one module, with plans of the host and of the device."""
+    draw = random.Random(f"{paged} {masks}")
+    sinks = torch.randn(HEADS, device=DEVICE) * 3 if masks == "sinks" else None
+    options = {
+        "causal": {},
+        "left": {"window_left": 40},
+        "both": {"causal": False, "window_left": 30, "window_right": 11},
+        "cap": {"soft_cap": 7.0, "sm_scale": 0.3},
+        "sinks": {},
+    }[masks]
+    attention = module(9, 4000, paged, sinks=sinks is not None, template=template, **options)
+    kernels = set()
+    for most_q in (1, 4, 400, 1, 60):
+        batch = Batch(draw, 9, most_q, paged)
+        masked, more = ({"sinks": sinks} | options, {"sinks": sinks}) if sinks is not None else (options, {})
+        attention.plan(**batch.lengths())
+        kernels.add(attention.kernel)
+        results = attention(*batch.arguments(), **more)
+        batch.assert_right(results, **masked)
+        out, kernel, on_device = torch.zeros_like(results[0]), attention.kernel, batch.lengths(i32)
+        if kernel == "attn_decode_paged":
+            del on_device["qo_indptr"]  # else the host would not know that each request has one token, and take the other kernel
+        attention.plan_on_device(**on_device)
+        assert attention.kernel == kernel
+        again = attention(*batch.arguments(), out=out, **more)
+        assert again[0] is out and torch.equal(out, results[0]) and torch.equal(again[1], results[1])
+    assert len(kernels) == (2 if paged and sinks is None else 1)
+
+
+def test_attention_over_caches_in_fp8():
+    attention = module(9, 400, kv_dtype=torch.float8_e4m3fn)
+    scales = {"k_scale": torch.full((1,), 0.5, device=DEVICE), "v_scale": torch.full((1,), 2.0, device=DEVICE)}
+    for most_q in (1, 30):
+        batch = Batch(random.Random(most_q), 9, most_q, True, dtype=torch.float8_e4m3fn)
+        attention.plan(**batch.lengths())
+        o, lse = attention(*batch.arguments(), **scales)
+        batch.k, batch.v = batch.k.float() * 0.5, batch.v.float() * 2
+        batch.assert_right((o, lse))
+
+
+@pytest.mark.parametrize("most_q", [1, 200])
+def test_a_captured_attention_replays_with_lengths_of_the_device(most_q):
+    """Lengths, pages and queries change between replays, and the host makes no plan."""
+    draw, attention = random.Random(most_q), module(12, 2400)
+    q, kv = (
+        torch.zeros(2400 if most_q > 1 else 12, HEADS, SIZE, device=DEVICE, dtype=DTYPE),
+        [normal(900, PAGE, KV_HEADS, SIZE) for _ in "kv"],
+    )
+    table = torch.zeros(900, dtype=torch.int32, device=DEVICE)
+    lengths = Batch(draw, 12, most_q, True).lengths(i32)
+    if most_q == 1:
+        del lengths["qo_indptr"]
+
+    def step():
+        attention.plan_on_device(**lengths)
+        return attention(q, *kv, table)
+
+    for _ in range(2):
+        step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        o, lse = step()
+    for _ in range(6):
+        batch = Batch(draw, 12, most_q, True)
+        for name, values in lengths.items():
+            values.copy_(i32(batch.lengths()[name]))
+        for all, part in ((q, batch.query), (table, batch.pages), (kv[0], batch.k), (kv[1], batch.v)):
+            all[: part.shape[0]] = part
+        o.fill_(7)
+        graph.replay()
+        batch.assert_right((o, lse))
+    assert kiln.torch.service().device_faults() == []
+
+
+def test_a_graph_whose_plan_was_ended_gives_zeros_and_a_fault():
+    draw, attention = random.Random(4), module(6, 600)
+    step, prompts = Batch(draw, 6, 1, True), Batch(draw, 6, 90, True)
+    attention.plan(**step.lengths())
+    attention(*step.arguments())
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        o, lse = attention(*step.arguments())
+    graph.replay()
+    step.assert_right((o, lse))
+    kiln.torch.service().device_faults()
+    attention.plan(**prompts.lengths())
+    prompts.assert_right(attention(*prompts.arguments()))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert not o.any() and bool((lse == -torch.inf).all())
+    assert [f.template for f in kiln.torch.service().device_faults()] == ["attn_decode_paged"]
+    attention.plan(**step.lengths())
+    graph.replay()
+    step.assert_right((o, lse))
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_a_compiled_attention_plans_on_the_device_and_writes_where_it_is_told(mode):
+    draw, attention = random.Random(5), module(8, 1000)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    pool = [normal(600, PAGE, KV_HEADS, SIZE) for _ in "kv"]
+
+    def step(q, k, v, table, kv_indptr, kv_len, qo_indptr):
+        attention.plan_on_device(kv_indptr, kv_len=kv_len, qo_indptr=qo_indptr)
+        buffer = torch.zeros_like(q)
+        attention(q * 2, k, v, table, out=buffer)
+        return buffer + 1
+
+    compiled = torch.compile(step, fullgraph=True, mode=mode)
+    for _ in range(5):
+        batch = Batch(draw, 8, 60, True)
+        q, table = torch.zeros(480, HEADS, SIZE, device=DEVICE, dtype=DTYPE), torch.zeros(600, device=DEVICE, dtype=torch.int32)
+        for all, part in ((q, batch.query), (table, batch.pages), (pool[0], batch.k), (pool[1], batch.v)):
+            all[: part.shape[0]] = part
+        torch.compiler.cudagraph_mark_step_begin()
+        got = compiled(q, *pool, table, **batch.lengths(i32)).clone()
+        batch.query = batch.query * 2
+        expected = batch.expected()[0] + 1
+        assert relative(got[: expected.shape[0]], expected) < 6e-3
+        assert bool((got[expected.shape[0] :] == 1).all()), "rows after the plan's last token are not written"
+    counters = torch._dynamo.utils.counters
+    assert counters["stats"]["unique_graphs"] == 1 and not counters["inductor"].get("cudagraph_skips", 0)
+
+
+def test_time_of_one_token_each():
+    """Prints what a step of one token costs on each of the two kernels, and what a mixed batch costs in one call and in two."""
+
+    def timed(call):
+        call()
+        torch.cuda.synchronize()
+        graph, best = torch.cuda.CUDAGraph(), 1e9
+        with torch.cuda.graph(graph):
+            for _ in range(20):
+                call()
+        for _ in range(7):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            graph.replay()
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            best = min(best, begin.elapsed_time(end) * 50)
+        return best
+
+    shape = {"heads": 32, "kv_heads": 8, "head_size": 128, "page_size": PAGE, "device": DEVICE}
+
+    def prepared(kind, q, kv):
+        attention, pages = kind(max_requests=len(q), max_tokens=sum(q), **shape), [n // PAGE for n in kv]
+        lengths = {"kv_indptr": indptr(pages), "kv_len": kv, "qo_indptr": indptr(q)}
+        attention.plan(**lengths)
+        query, (k, v) = normal(sum(q), 32, 128), (normal(sum(pages), PAGE, 8, 128) for _ in "kv")
+        table = torch.randperm(sum(pages), device=DEVICE).int()
+        return lambda: attention(query, k, v, table)
+
+    for requests, length in ((1, 4096), (16, 1024), (16, 8192), (64, 4096), (256, 1024)):
+        q, kv = [1] * requests, [length] * requests
+        one, many = timed(prepared(PagedDecode, q, kv)), timed(prepared(RaggedPrefill, q, kv))
+        print(f"\ntime {requests} x {length}: decode {one:.1f} us, any number of tokens {many:.1f} us, {many / one:.2f}", end="")
+    for prompt in (512, 2048):
+        steps, kv = [1] * 64, [4096] * 64
+        both = timed(prepared(Attention, [prompt, *steps], [prompt, *kv]))
+        first, second = prepared(Attention, [prompt], [prompt]), prepared(Attention, steps, kv)
+        parts = timed(lambda: (first(), second()))
+        print(f"\ntime mixed, a prompt of {prompt} and 64 x 4096: one call {both:.1f} us, two calls {parts:.1f} us", end="")

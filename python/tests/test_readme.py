@@ -69,19 +69,20 @@ def test_docs_attend_with_a_plan(driver, host_memory):
     from kiln.torch import _registry
 
     _registry.implement("CPU")
-    program = next(block for block in blocks("docs/guide/pytorch/attention.md", "py") if "PagedDecode" in block)
+    program = next(block for block in blocks("docs/guide/pytorch/attention.md", "py") if "Attention" in block)
     with kiln.Service() as service:
         kiln.torch.use_service(service)
         k_cache, v_cache = torch.zeros(2, 40, 16, 8, 128).bfloat16()
         names = {
             "torch": torch,
             "kv_indptr": [0, 3, 5],
-            "last": [16, 2],
+            "lengths": [48, 18],
+            "qo_indptr": [0, 1, 2],
             "kv_indices": torch.arange(40, dtype=torch.int32),
             "k_cache": k_cache,
             "v_cache": v_cache,
             "kiln": type(
-                "kiln", (), {"torch": type("torch", (), {"PagedDecode": functools.partial(kiln.torch.PagedDecode, device="cpu")})}
+                "kiln", (), {"torch": type("torch", (), {"Attention": functools.partial(kiln.torch.Attention, device="cpu")})}
             ),
         }
         exec(program, names)

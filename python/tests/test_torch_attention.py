@@ -10,7 +10,8 @@ import attention_cases as lengths
 import kiln
 import kiln.torch
 import torch._dynamo.testing
-from kiln.torch import PagedDecode, RaggedPrefill, _plans
+from kiln import _kiln
+from kiln.torch import Attention, PagedDecode, RaggedPrefill, _attention
 from torch._subclasses import FakeTensorMode
 from torch_support import launching, on_host_memory  # noqa: F401
 
@@ -38,11 +39,12 @@ def caches(pages=12):
 
 
 def argument(driver, template, name):
-    """The value of the manifest's argument `name` in the last launch, as a number."""
+    """The value of the kernel's argument `name` in the last launch, as a number."""
     import tomllib
     from test_torch_operators import TEMPLATES
 
-    names = [a["name"] for a in tomllib.loads(next(TEMPLATES.glob(f"*/{template}.toml")).read_text())["arg"]]
+    manifest = tomllib.loads(next(TEMPLATES.glob(f"*/{template}.toml")).read_text())
+    names = manifest["template"].get("arguments") or [a["name"] for a in manifest["arg"]]
     return int.from_bytes(driver.launch()[1][names.index(name)], "little")
 
 
@@ -103,7 +105,7 @@ def test_prompts_run_on_the_template_of_the_device(launching, driver, monkeypatc
         (False, {"page_size": 16}, "attn_prefill"),
         (True, {"page_size": 24}, "attn_prefill"),
     ):
-        monkeypatch.setattr(_plans, "_is_hopper", lambda place, hopper=hopper: hopper)
+        monkeypatch.setattr(_attention, "_is_hopper", lambda place, hopper=hopper: hopper)
         prompts = prefill(**options)
         assert prompts.template == template
         if not prompts.alibi and not prompts.mask:
@@ -413,3 +415,181 @@ def test_faults_of_launches_are_reported_once(launching, driver):
     assert (fault.template, fault.code, fault.launches, fault.device) == ("attn_decode_paged", 3, 2, 0)
     assert "GROUP=4" in fault.specialization and "another number of kv heads" in fault.reason
     assert launching.device_faults() == []
+
+
+def attention(**more):
+    limits = {"max_requests": 8, "max_tokens": 64, "page_size": 16, "device": "cpu"}
+    return Attention(**{"heads": 8, "kv_heads": 2, "head_size": 64} | limits | more)
+
+
+def launched(driver):
+    """The template of the last launch."""
+    name = driver.launch()[0].kernel.decode()
+    return next(template for template in ("attn_decode_paged", "attn_prefill", "attn_sm90", "attn_work_list") if template in name)
+
+
+STEP, CHUNKS = {"kv_len": [37, 16, 90]}, {"kv_len": [37, 16, 90], "qo_indptr": [0, 1, 1, 9]}
+
+
+@pytest.mark.parametrize("hopper", [False, True])
+def test_the_kernel_follows_what_the_host_knows(hopper, launching, driver, monkeypatch):
+    monkeypatch.setattr(_attention, "_is_hopper", lambda place: hopper)
+    many, one, ends = "attn_sm90" if hopper else "attn_prefill", "attn_decode_paged", [0, 3, 4, 10]
+    k, v, pages = caches()
+    for options, batch, template in (
+        ({}, STEP, one),
+        ({}, CHUNKS, many),
+        ({}, STEP | {"qo_indptr": [0, 1, 2, 3]}, one),
+        ({}, STEP | {"qo_indptr": [0, 1, 1, 2]}, one),
+        ({}, STEP | {"qo_indptr": [0, 0, 2, 3]}, many),
+        ({"causal": False, "window_left": 9, "window_right": 4}, STEP, one),
+        ({"causal": False, "window_left": 9, "window_right": 4}, CHUNKS, many),
+        ({"soft_cap": 9.0}, STEP, one),
+        ({"sinks": True}, STEP, many),
+        ({"kv_dtype": torch.float8_e4m3fn}, CHUNKS, one),
+        ({"template": "attn_prefill"}, CHUNKS, "attn_prefill"),
+        ({"template": "attn_prefill"}, STEP, one),
+        ({"template": one}, CHUNKS, one),
+    ):
+        module = attention(**options)
+        module.plan(ends, **batch)
+        more = {"sinks": torch.zeros(8)} if module.sinks else {}
+        o, lse = module(bf16(9, 8, 64), k.to(module.kv_dtype), v.to(module.kv_dtype), pages, **more)
+        assert o.shape == (9, 8, 64) and lse.shape == (9, 8)
+        assert launched(driver) == module.kernel == template, (options, batch)
+    ragged = attention(page_size=0)
+    ragged.plan([0, 5, 20], qo_indptr=[0, 1, 2])
+    ragged(bf16(2, 8, 64), bf16(20, 2, 64), bf16(20, 2, 64))
+    assert launched(driver) == ragged.kernel == many
+    ragged.plan([0, 5, 20])
+    assert ragged.decode is None
+
+
+def test_sizes_that_decode_does_not_take_run_on_the_other_kernel(launching):
+    for sizes in ({"head_size": 96}, {"heads": 64}, {"head_size": 80}):
+        module = attention(**sizes)
+        module.plan([0, 3, 4, 10], **STEP)
+        assert module.decode is None and module.kernel == "attn_prefill"
+
+
+@pytest.mark.parametrize("code", [kiln.Code.requirement, kiln.Code.not_ready])
+def test_only_a_refusal_of_the_sizes_leaves_decode_out(code, launching, monkeypatch):
+    def refused(**options):
+        raise kiln.Error("attn_decode_paged: refused", code)
+
+    monkeypatch.setattr(_attention, "PagedDecode", refused)
+    if code == kiln.Code.requirement:
+        assert attention().decode is None
+    else:
+        with pytest.raises(kiln.Error, match="refused"):
+            attention()
+
+
+def test_a_plan_for_one_kernel_ends_the_plan_of_the_other(launching):
+    """A graph that launches the other kernel would else replay with lengths of an earlier batch."""
+    module, ends = attention(), [0, 3, 4, 10]
+    words = {"attn_decode_paged": module.decode.plan_words, "attn_prefill": module.plan_words}
+
+    def ended():
+        return {name for name, plan in words.items() if plan[0] == 0}
+
+    assert ended() == set(words), "no plan yet"
+    module.plan(ends, **STEP)
+    assert ended() == {"attn_prefill"}
+    module.plan(ends, **CHUNKS)
+    assert ended() == {"attn_decode_paged"} and module.kernel == "attn_prefill"
+    with pytest.raises(kiln.Error, match="kv_indptr"):
+        module.plan([0, 3, 2, 8], **STEP)
+    assert ended() == {"attn_decode_paged"} and module.kernel == "attn_prefill", "a refused plan changes nothing"
+    module.plan_on_device(i32(*ends), kv_len=i32(37, 16, 90))
+    assert "attn_prefill" in ended() and module.kernel == "attn_decode_paged"
+    module.plan_on_device(i32(*ends), kv_len=i32(37, 16, 90), qo_indptr=i32(0, 1, 2, 3))
+    assert module.kernel == "attn_prefill", "the host does not know the lengths"
+
+
+def test_a_compiled_function_is_one_graph_for_each_kernel(launching, driver):
+    module, (k, v, pages) = attention(), caches()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q: module(q, k, v, pages)[0] + 1, backend=counter, fullgraph=True)
+    for batch in (STEP, CHUNKS, STEP, CHUNKS, STEP):
+        module.plan([0, 3, 4, 10], **batch)
+        compiled(bf16(9, 8, 64))
+        assert launched(driver) == module.kernel
+    assert counter.frame_count == 2
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_lengths_of_the_device_and_the_call_are_one_graph(several, launching, driver):
+    module, (k, v, pages) = attention(), caches()
+
+    def step(q, ends, lengths, qo_indptr, out):
+        module.plan_on_device(ends, kv_len=lengths, qo_indptr=qo_indptr)
+        return module(q, k, v, pages, out=out)
+
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    torch._dynamo.reset()
+    compiled = torch.compile(step, backend=counter, fullgraph=True)
+    for tokens in ((37, 1), (5, 16), (48, 3)):
+        before, out = driver.launches(), torch.zeros(4, 8, 64, dtype=torch.bfloat16)
+        o, lse = compiled(bf16(4, 8, 64), i32(0, 3, 4), i32(*tokens), i32(0, 1, 4) if several else None, out)
+        assert driver.launches() == before + 2 and o.data_ptr() == out.data_ptr() and lse.shape == (4, 8)
+        assert launched(driver) == ("attn_prefill" if several else "attn_decode_paged")
+    assert counter.frame_count == 1
+
+
+def test_out_is_where_the_kernel_writes(launching, driver, monkeypatch):
+    for hopper, options in ((False, {}), (True, {}), (False, {"page_size": 0}), (True, {"page_size": 0})):
+        monkeypatch.setattr(_attention, "_is_hopper", lambda place, hopper=hopper: hopper)
+        module, out = attention(**options), bf16(9, 16, 64)[:, :8]
+        k, v, *pages = caches() if module.page_size else (bf16(20, 2, 64), bf16(20, 2, 64))
+        for batch in (STEP, CHUNKS):
+            module.plan([0, 3, 4, 10], **batch) if pages else module.plan([0, 5, 20], qo_indptr=[0, 4, 9])
+            o, lse = module(bf16(9, 8, 64), k, v, *pages, out=out)
+            assert o is out and lse.shape == (9, 8)
+            assert argument(driver, module.kernel, "o") == out.data_ptr()
+            assert argument(driver, module.kernel, "stride_o") == 16 * 64
+
+
+@pytest.mark.parametrize("name", sorted(_attention._INTO))
+def test_operators_with_out_are_sound(name, launching):
+    """opcheck of the schema, of fake tensors and of compiled calls."""
+    make = next(make for known, make in lengths.cases() if known == name)
+    arguments, named = make("cpu")
+    kiln.torch.specialize(True)  # as in test_opcheck of the operators
+    _kiln.zero_outputs(True)
+    try:
+        out = torch.zeros_like(getattr(torch.ops.kiln, name)(*arguments, **named)[0])
+        operator = getattr(torch.ops.kiln, f"{name}_into").default
+        at = [a.name for a in operator._schema.arguments].index("out")
+        torch.library.opcheck(operator, (*arguments[:at], out, *arguments[at:]), named)
+    finally:
+        kiln.torch.specialize(False)
+        _kiln.zero_outputs(False)
+
+
+def test_attention_refuses_what_no_kernel_takes(launching, driver):
+    e4m3, (k, v, pages), q = torch.float8_e4m3fn, caches(), bf16(3, 8, 64)
+    module = attention()
+    module.plan([0, 3, 4, 10], **CHUNKS)
+    before = driver.launches()
+    for call, text in (
+        (lambda: attention(kv_dtype=e4m3, page_size=0), "page_size = 0 was asked for, but attn_decode_paged .*kv_dtype"),
+        (lambda: attention(kv_dtype=e4m3, causal=False), "causal = False was asked for"),
+        (lambda: attention(kv_dtype=e4m3, mask=True), "mask was asked for"),
+        (lambda: attention(kv_dtype=e4m3, sinks=True), "sinks was asked for"),
+        (lambda: attention(kv_dtype=e4m3, template="attn_prefill"), "attn_prefill takes one type"),
+        (lambda: decode(window_right=3), "window_right was asked for"),
+        (lambda: attention(window_right=3), "window_right = 3 needs causal = False"),
+        (lambda: attention(alibi=True, template="attn_sm90"), "attn_sm90.*ALIBI"),
+        (lambda: attention(head_size=72), "parameter 'D': 72 is not allowed"),
+        (lambda: module(q, k, v), "kv_indices is not given, but this Attention has page_size = 16"),
+        (lambda: module(q, k, v, pages, sinks=torch.zeros(8)), "sinks is given, but this Attention has sinks = False"),
+        (lambda: module(q, k, v, pages, k_scale=torch.ones(1)), "k_scale or v_scale is given"),
+        (lambda: module(q, k, v, pages, out=bf16(2, 8, 64)), r"out is \[2, 8, 64\], expected \[3, 8, 64\]"),
+        (lambda: module(q, k, v, pages, out=q.half()), "out is torch.float16, expected torch.bfloat16"),
+        (lambda: module(q, k, v.half(), pages), "v_cache is torch.float16"),
+    ):
+        with pytest.raises(kiln.Error, match=text):
+            call()
+    assert driver.launches() == before

@@ -11,6 +11,7 @@ Operators are for inference: nothing is differentiated. A refused argument raise
 """
 
 from .._default import service, use_service
+from ._attention import Attention, PagedDecode, RaggedPrefill
 from ._by_length import choosing
 from ._fused_moe import fused_moe
 from ._gated_delta import GatedDeltaNet, GatedDeltaStates
@@ -18,7 +19,7 @@ from ._generated import operators
 from ._linear import Linear
 from ._modes import seal, set_mode
 from ._moe import FusedMoE
-from ._plans import LatentDecode, PagedDecode, RaggedPrefill
+from ._plans import LatentDecode
 from ._registry import Template, operator, specialize
 from ._rwkv7 import RWKV7, RWKV7ChannelMix, RWKV7States
 
@@ -26,6 +27,7 @@ globals().update(operators | choosing)  # rms_norm, fused_add_rms_norm, rope, ..
 __all__ = [
     *choosing,
     *operators,
+    "Attention",
     "FusedMoE",
     "GatedDeltaNet",
     "GatedDeltaStates",

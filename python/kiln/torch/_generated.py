@@ -90,6 +90,10 @@ def _register(description: dict[str, Any]) -> Any:
     _default.state.forget.append(mode.operator.forget)
     _modes.state.followers[name] = mode.follow
     mode.follow()
+    return _install(name, description, mode.operator)
+
+
+def _install(name: str, description: dict[str, Any], real: Any) -> Any:
     shapes = Shapes(description, lambda parameter, value: _concrete(description, parameter, value))
     body = types.FunctionType(_described.__code__, globals(), description["name"])
     body.__signature__ = signature(description)  # type: ignore[attr-defined]
@@ -97,7 +101,25 @@ def _register(description: dict[str, Any]) -> Any:
     body.__annotations__["return"] = body.__signature__.return_annotation  # type: ignore[attr-defined]
     body.__doc__ = f"{description['doc']}\n\n{description['call']} -> {description['out'] or 'nothing'}"
     schema = torch.library.infer_schema(body, mutates_args=tuple(o["name"] for o in description["inputs"] if o["written"]))
-    return _registry.install(name, schema, body, mode.operator, shapes, "CUDA")
+    return _registry.install(name, schema, body, real, shapes, "CUDA")
+
+
+def into(name: str) -> Any:
+    """The operator kiln::NAME_into, which writes the first result of kiln::NAME into its argument `out`.
+
+    `out` comes before the arguments that have defaults. The operator returns the other results.
+    """
+    description = descriptions[name]
+    inputs, (first, *others) = description["inputs"], description["outputs"]
+    at = next((i for i, o in enumerate(inputs) if o["optional"] or o.get("default") is not None), len(inputs))
+    own = {"name": f"{name}_into", "inputs": [*inputs[:at], first | {"name": "out"}, *inputs[at:]], "outputs": others}
+    operator = _registry.real(f"kiln::{name}")
+
+    def real(*given: Any) -> Any:
+        results = operator(*given[:at], *given[at + 1 :], **{first["name"]: given[at]})
+        return results[1] if len(others) == 1 else results[1:]
+
+    return _install(f"kiln::{name}_into", description | own, real)
 
 
 def _described() -> None: ...  # a body for infer_schema, which reads its signature alone

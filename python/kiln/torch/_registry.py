@@ -160,6 +160,11 @@ def install(name: str, schema: str, body: Callable[..., Any], real: Any, fake: A
     return overload
 
 
+def real(name: str) -> Callable[..., Any]:
+    """The function that a registered operator calls with tensors."""
+    return _operators[name].real
+
+
 def implement(dispatch_key: str) -> None:
     """Registers every operator for another dispatch key, too.
 
