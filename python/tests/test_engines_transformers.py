@@ -321,19 +321,27 @@ def test_a_compiled_step_without_plans_uses_sdpa_and_prepare_makes_them(on_host)
         assert bool(calls["attn_decode_paged"]) == prepared
 
 
-def test_layers_of_one_shape_share_a_table(on_host):
+def test_layers_of_one_shape_share_a_plan(on_host):
     model, _ = applied("gemma3")
     cache = cache_of("static", model)
     model(tokens()[:, :PROMPT], past_key_values=cache, use_cache=True)
-    sliding, full = cache.kiln_decode.tables
+    sliding, full = cache.kiln_decode.steps
     assert (sliding.length, full.length) == (8, LENGTH) and cache.kiln_decode.slots == [0, 1]
     again = cache_of("static", model)
     model(tokens()[:, :PROMPT], past_key_values=again, use_cache=True)
-    assert again.kiln_decode.tables == [sliding, full]
+    assert again.kiln_decode.steps == [sliding, full]
     model, _ = applied("llama")
     cache = cache_of("static", model)
     model(tokens()[:, :PROMPT], past_key_values=cache, use_cache=True)
-    assert len(cache.kiln_decode.tables) == 1 and cache.kiln_decode.slots == [0, 0]
+    assert len(cache.kiln_decode.steps) == 1 and cache.kiln_decode.slots == [0, 0]
+
+
+def test_a_cache_of_too_many_sequences_for_a_plan_of_the_device_is_not_prepared(monkeypatch, on_host):
+    model, _ = applied("llama")
+    monkeypatch.setattr(engine._attention, "MOST_ROWS", 3)
+    cache = cache_of("static", model)
+    model(tokens()[:, :PROMPT], past_key_values=cache, use_cache=True)
+    assert not engine.prepare(model, cache) and not hasattr(cache, "kiln_decode")
 
 
 # ---- products

@@ -149,6 +149,15 @@ def _rope(q, k, positions, cos_sin=None, interleaved=False, rotary_dim=0, theta=
     return rotated(q), rotated(k)
 
 
+def _work_list(plan, kv_indptr, workers, page_size, qo_indptr=None, kv_len=None, last_page_len=None):
+    """Writes the words that _requests() reads, after the header of a plan of one token for each request."""
+    assert qo_indptr is None and page_size > 0 and bool((kv_indptr.diff() * page_size >= kv_len).all())
+    requests = kv_len.numel()
+    plan[4], plan[8] = requests, 16
+    ones = torch.ones_like(kv_len)
+    plan[16 : 16 + 4 * requests] = torch.stack([ones.cumsum(0) - 1, ones, kv_indptr[:-1], kv_len], 1).flatten()
+
+
 def _decode(q, k_cache, v_cache, kv_indices, plan, workers, workspace, sm_scale=0.0, soft_cap=0.0, window_left=-1, *rest):
     out = torch.full_like(q, float("nan"), memory_format=torch.contiguous_format)
     page = k_cache.shape[1]
@@ -186,6 +195,7 @@ OPERATORS = {
     "rope": _rope,
     "attn_decode_paged": _decode,
     "attn_prefill": _prefill,
+    "attn_work_list": _work_list,
 }
 calls = dict.fromkeys(OPERATORS, 0)
 

@@ -3,10 +3,9 @@
 A cache [batch, kv heads, length, size] is a paged cache without a copy. Each pair of sequence and kv head is
 a request, and its only page is its row of `length` tokens.
 
-Plans are made on the host from lengths, but the length of a static cache lies in device memory. All sequences
-of a cache have the same length, so a static cache has as many plans as tokens. They are made once, in a table
-on the device, and each decode step picks the plan of its length on the device. A compiled or captured step is
-therefore right for every length, without work on the host.
+Plans are made on the host from lengths, but the length of a static cache lies in device memory. In a decode step
+with such a cache the device makes the plan, so a compiled or captured step is right for every length, without
+work on the host. All sequences of a cache have the same length.
 """
 
 from __future__ import annotations
@@ -30,14 +29,15 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 
-from .. import _kiln
-from ..torch import PagedDecode, RaggedPrefill, attn_decode_paged
+from ..torch import PagedDecode, RaggedPrefill, attn_decode_paged, attn_work_list
 
 #: the type of device that kiln's operators run on; tests use "cpu" with a fake driver
 DEVICE = "cuda"
 HALVES = (torch.float16, torch.bfloat16)
 HEAD_SIZES = (64, 128, 192, 256)
 MOST_HEADS_OF_A_GROUP = 16
+#: sequences times kv heads, whose plan the device can make; attn_work_list takes about 2,500 where a block has 99 KB
+MOST_ROWS = 2048
 CACHES = {DynamicCache, StaticCache}
 CACHE_LAYERS = {DynamicLayer, DynamicSlidingWindowLayer, StaticLayer, StaticSlidingWindowLayer}
 #: layers of a dynamic cache that have no keys, beside those that have
@@ -47,8 +47,8 @@ STATE_LAYERS = {LinearAttentionLayer}
 IMPLEMENTATIONS = {"sdpa": "kiln", "eager": "kiln_eager"}
 
 
-class Table:
-    """The decode plans of one static cache layer: row L of `words` is the plan for L tokens in the cache."""
+class Steps:
+    """Decode steps over static cache layers of one shape, whose length only the device knows."""
 
     def __init__(self, keys: Tensor, heads: int, window_left: int, soft_cap: float) -> None:
         batch, kv_heads, self.length, size = keys.shape
@@ -66,34 +66,22 @@ class Table:
             device=keys.device,
         )
         self.workers, self.workspace = limits.workers, limits.workspace_bytes
-        self.words = self._plans(limits).to(keys.device)
-        self.pages = torch.arange(self.rows, dtype=torch.int32, device=keys.device)
-        for tensor in (self.words, self.pages):
-            torch._dynamo.mark_static_address(tensor)  # CUDA graphs would else copy the tables at each replay
-
-    def _plans(self, limits: PagedDecode) -> Tensor:
-        planner = limits._planner
-        out = torch.zeros(self.length + 1, planner.sizes.plan_bytes // 4, dtype=torch.int32)
-        kernel, begins, used = planner.kernel(), list(range(self.rows + 1)), 0
-        for length, buffer in enumerate(out.numpy()):
-            if length:
-                plan = _kiln.attention_plan(
-                    kernel,
-                    buffer,
-                    **planner.limits,
-                    kv_indptr=begins,
-                    kv_len=[length] * self.rows,
-                    page_size=self.length,
-                    window_left=self.window_left,
-                )
-                used = max(used, plan.bytes // 4)
-        return out[:, :used].contiguous()
+        self.blank = limits.plan_words.clone()  # the plan of no requests, over which the device writes others
+        self.pages = torch.arange(self.rows + 1, dtype=torch.int32, device=keys.device)  # and where each request's page is
+        limits.plan_on_device(self.pages, kv_len=self.pages[1:].clamp(max=1))  # loads the kernel: a step may be captured
+        for tensor in (self.blank, self.pages):
+            torch._dynamo.mark_static_address(tensor)  # CUDA graphs would else copy them at each replay
 
     def plan(self, layer: StaticLayer) -> Tensor:
         """The plan of a step that adds one token to the layer: a new tensor, because launches count in a plan."""
         if type(layer) is StaticSlidingWindowLayer and layer.cumulative_length_int >= self.length:
-            return self.words[self.length].clone()  # the layer is full, and no longer counts on the device
-        return self.words.index_select(0, layer.cumulative_length.clamp(max=self.length - 1).view(1) + 1).view(-1)
+            # The layer is full, and no longer counts on the device.
+            lengths = torch.full_like(self.pages[1:], self.length)
+        else:
+            lengths = (layer.cumulative_length.clamp(max=self.length - 1) + 1).int().view(1).repeat(self.rows)
+        words = self.blank.clone()
+        attn_work_list(words, self.pages, self.workers, self.length, None, lengths)
+        return words
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, plan: Tensor, scaling: float) -> Tensor:
         size = query.shape[3]
@@ -113,15 +101,15 @@ class Table:
 
 
 class StaticDecode(NamedTuple):
-    """The tables of a static cache. It lies in the attribute kiln_decode of the cache."""
+    """The decode steps of a static cache. It lies in the attribute kiln_decode of the cache."""
 
-    tables: list[Table]
-    sources: list[int]  #: for each table a layer of the cache that has its length
-    slots: list[int]  #: for each layer of the cache the number of its table
+    steps: list[Steps]
+    sources: list[int]  #: for each of `steps` a layer of the cache that has its length
+    slots: list[int]  #: for each layer of the cache the index of its steps
 
-    def plans(self, cache: Cache) -> list[tuple[Tensor, Table]]:
-        made = [table.plan(cache.layers[i]) for table, i in zip(self.tables, self.sources)]
-        return [(made[slot], self.tables[slot]) for slot in self.slots]
+    def plans(self, cache: Cache) -> list[tuple[Tensor, Steps]]:
+        made = [steps.plan(cache.layers[i]) for steps, i in zip(self.steps, self.sources)]
+        return [(made[slot], self.steps[slot]) for slot in self.slots]
 
 
 class HostPlans:
@@ -189,7 +177,7 @@ class Step(NamedTuple):
 
     past: int  #: tokens in the cache before the call
     plans: HostPlans | None
-    tables: list[tuple[Tensor, Table]] | None  #: for each layer, in a decode step with a static cache
+    static: list[tuple[Tensor, Steps]] | None  #: for each layer, in a decode step with a static cache
 
 
 def is_marker(mask: Any) -> bool:
@@ -221,7 +209,7 @@ class ModelAttention:
 
     def __init__(self, config: Any, layers: list[Any], prefill: bool, decode: bool) -> None:
         self.config, self.layers, self.prefill, self.decode = config, layers, prefill, decode
-        self.plans, self.tables = HostPlans(), {}
+        self.plans, self.steps = HostPlans(), {}
         self.refusals: dict[str, int] = {}  #: reasons of calls that did not run on kiln, and their numbers
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModelAttention:
@@ -275,7 +263,7 @@ class ModelAttention:
         return ""
 
     def prepare(self, cache: Any) -> bool:
-        """Makes the tables of a static cache whose tensors exist. Returns whether decode steps can use them.
+        """Prepares the decode steps of a static cache whose tensors exist. Returns whether decode steps can use them.
 
         Compiled steps need them; the model calls this after each call that was not compiled.
         """
@@ -290,29 +278,31 @@ class ModelAttention:
             return False
         if layers[0].keys.device.type != DEVICE or layers[0].keys.dtype not in HALVES:
             return False
-        tables: list[Table] = []
+        if any(layer.keys.shape[0] * layer.keys.shape[1] > MOST_ROWS for layer in layers):
+            return False
+        steps: list[Steps] = []
         sources: list[int] = []
         slots: list[int] = []
         for i, (layer, module) in enumerate(zip(layers, self.layers)):
-            table = self._table(layer, module)
-            if table not in tables:
-                tables.append(table)
+            own = self._steps(layer, module)
+            if own not in steps:
+                steps.append(own)
                 sources.append(i)
-            slots.append(tables.index(table))
-        cache.kiln_decode = StaticDecode(tables, sources, slots)
+            slots.append(steps.index(own))
+        cache.kiln_decode = StaticDecode(steps, sources, slots)
         return True
 
-    def _table(self, layer: StaticLayer, module: Any) -> Table:
+    def _steps(self, layer: StaticLayer, module: Any) -> Steps:
         keys, heads = layer.keys, module.num_key_value_groups * layer.keys.shape[1]
         window, cap = window_of(module), soft_cap_of(module)
         left = window - 1 if window and keys.shape[2] > window else -1
-        # A sliding layer and a full layer of one size count differently, so they do not share a table.
+        # A sliding layer and a full layer of one size count differently, so they do not share a plan.
         key = (keys.shape, keys.dtype, keys.device, heads, left, cap, type(layer))
-        if key not in self.tables:
-            if len(self.tables) >= 8:
-                self.tables.pop(next(iter(self.tables)))
-            self.tables[key] = Table(keys, heads, left, cap)
-        return self.tables[key]
+        if key not in self.steps:
+            if len(self.steps) >= 8:
+                self.steps.pop(next(iter(self.steps)))
+            self.steps[key] = Steps(keys, heads, left, cap)
+        return self.steps[key]
 
 
 def window_of(module: Any) -> int | None:
@@ -345,9 +335,9 @@ def _attention(fallback: Any) -> Any:
         if kiln_step is None:
             return fallback(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs)
         scaling = 0.0 if scaling is None else scaling
-        if kiln_step.tables is not None:
-            plan, table = kiln_step.tables[module.layer_idx]
-            return table.attend(query, key, value, plan, scaling), None
+        if kiln_step.static is not None:
+            plan, steps = kiln_step.static[module.layer_idx]
+            return steps.attend(query, key, value, plan, scaling), None
         kv_len = min(key.shape[2], kiln_step.past + query.shape[2])
         window = window_of(module)
         options = {

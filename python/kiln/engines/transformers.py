@@ -395,7 +395,7 @@ def explain(model: nn.Module) -> Explanation:
 
 
 def prepare(model: nn.Module, cache: Any) -> bool:
-    """Makes the plans of a StaticCache for compiled decode steps. Returns whether such steps run on kiln.
+    """Prepares compiled decode steps with a StaticCache. Returns whether such steps run on kiln.
 
     The model does this itself after each call that was not compiled, as generate() makes for the prompt.
     Otherwise call it after cache.early_initialization(), and before the first compiled step.
