@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from . import _registry
+from ._attention import _is_hopper
 from ._generated import _concrete, _described, descriptions, operators, signature
-from ._plans import _is_hopper
 from ._symbolic import DTYPES, FUNCTIONS, Shapes, compiled
 
 #: the operators by name: the chunked operator, and the recurrent operator, whose call they have
