@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(512, 1)
       workshop.taken[group].wait(parity ^
                                  1);  // otherwise the last arrival could find that this block has ended
     } else if (group < Preparing::GROUPS) {
-      take_registers_to<232>();
+      take_registers_to<224>();
       Prepared& prepared = workshop.group[group].prepared;
       KeyPreparation<T, G, B, K, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(workshop.group, group,
                                                                                    gates, factor);
@@ -165,11 +165,11 @@ __global__ void __launch_bounds__(512, 1)
         __syncwarp();
       }
     } else {
-      give_registers_to<24>();
+      give_registers_to<32>();
     }
     if (threadIdx.x == 0) pdl_launch_dependents();
   } else if (group >= LOADS) {
-    give_registers_to<24>();
+    give_registers_to<32>();
     if (threadIdx.x == LOADS * 128) {
       RingPlace at;
       ChunkTurn<Preparing::GROUPS> turn(walkers(), blocks());
@@ -199,14 +199,14 @@ __global__ void __launch_bounds__(512, 1)
     }
     __syncwarp();
   } else if (group < walks()) {
-    take_registers_to<232>();
+    take_registers_to<224>();
     const int warp = threadIdx.x / 32;
     const int slice = rank + group;  // one of the two is 0
     T* const staging = shared.out[warp];
     DeltaWalk<T, K, WALKS, GATE> walk;
     RingPlace at;
     ChunkTurn<Preparing::GROUPS> turn(walkers(), blocks());
-    ChunkItems<V / 64 / WALKS, POOL, true> items(in, blockIdx.x / blocks(), gridDim.x / blocks());
+    ChunkItems<V / 64 / WALKS, POOL, !KEYS> items(in, blockIdx.x / blocks(), gridDim.x / blocks());
 #pragma unroll 1
     for (; items.any(); items.next()) {
       const ChunkItem item = items.now();

@@ -141,7 +141,7 @@ class KeyPreparation {
   __device__ __forceinline__ void multiply_left(f32 (&kk)[8][4], f32 (&qk)[8][4]) const {
     const int own = warp() * 16;
     if (own == 0) return;
-#pragma unroll 1
+#pragma unroll 2
     for (int i = 0; i < K / 16; ++i) {
       u32 k[4], q[4];
       read(k, memory_.prepared.k, own, i);
@@ -179,7 +179,7 @@ class KeyPreparation {
 #pragma unroll 1
     for (int half = 8; half >= 0; half /= 2) {
       f32 tk[2][4] = {}, tq[2][4] = {};
-#pragma unroll 1
+#pragma unroll 2
       for (int i = 0; i < K / 16; ++i) {
         u32 k[4], q[4], right[4];
         read(k, memory_.prepared.k, own, i);

@@ -95,9 +95,11 @@ class DeltaWalk {
       u[at + 1] = fmaf(-factor.y, u[at + 1], value[1]);
     }
     if (count < CHUNK) {  // rows of other sequences, which may be NaN
+      int first = static_cast<int>(threadIdx.x) % 4 * 2;
+      asm volatile("" : "+r"(first));  // otherwise 16 sums with it are kept over all chunks
 #pragma unroll
       for (int i = 0; i < 32; ++i) {
-        if (i / 4 * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2 >= count) u[i] = 0.0f;
+        if (first + i / 4 * 8 + i % 2 >= count) u[i] = 0.0f;
       }
     }
 #pragma unroll
