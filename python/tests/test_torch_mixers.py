@@ -82,7 +82,7 @@ def least_of(name):
 
 def picked(name, arguments, named):
     """True when the chunked operator takes a call, on a device that has it."""
-    chunked, recurrent = _by_length.PAIRS[name]
+    chunked, recurrent, _ = _by_length.PAIRS[name]
     choice = _by_length.Choice(descriptions[chunked], descriptions[recurrent])
     return choice.suits(choice.given(arguments, named))
 
@@ -120,7 +120,7 @@ def test_the_picked_operator_gets_every_input(monkeypatch):
     monkeypatch.setattr(
         _by_length, "_kernels", {name: lambda *a, name=name, **n: got.append((name, a, n)) for name in _by_length._kernels}
     )
-    monkeypatch.setattr(_by_length, "_runs_on", lambda device: device.type == "cpu")
+    monkeypatch.setattr(_by_length, "_runs_on", lambda device, pair: pair.hopper)
     arguments, _ = delta(1, 2048)
     a_log = torch.zeros(2)
     real = _by_length._registry._operators["kiln::delta_rule"].real
@@ -129,7 +129,7 @@ def test_the_picked_operator_gets_every_input(monkeypatch):
     given = dict(zip(names, given, strict=True))
     assert name == "delta_chunk" and given["scale"] == 0.5 and given["l2norm"] and given["a_log"] is a_log
     assert given["gate_input"] == "softplus" and given["beta_input"] == "plain" and given["initial_state"] is None
-    monkeypatch.setattr(_by_length, "_runs_on", lambda device: False)
+    monkeypatch.setattr(_by_length, "_runs_on", lambda device, pair: False)
     real(*arguments, 0.5, l2norm=True)
     assert got[1][0] == "delta_recurrent" and got[1][1][5] == 0.5 and got[1][2] == {"l2norm": True}
 

@@ -1,7 +1,7 @@
 """Operators that run a chunked template for long sequences, and a recurrent template for the others.
 
     delta_rule       delta_chunk or delta_recurrent
-    wkv7             dplr_chunk or wkv7_recurrent
+    wkv7             dplr_chunk, where it is shipped, or wkv7_recurrent
 
 delta_rule_pool and wkv7_pool have states in the slots of a pool.
 
@@ -13,7 +13,7 @@ a captured graph keeps its choice, and a call waits for nothing.
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,16 +22,25 @@ from ._attention import _is_hopper
 from ._generated import _concrete, _described, descriptions, operators, signature
 from ._symbolic import DTYPES, FUNCTIONS, Shapes, compiled
 
-#: the operators by name: the chunked operator, and the recurrent operator, whose call they have
+
+class Pair(NamedTuple):
+    """The two operators between which an operator picks. Its call is that of the recurrent one."""
+
+    chunked: str
+    recurrent: str
+    hopper: bool  #: the chunked template is for Hopper alone
+
+
+#: The operators by name. Where no chunked template is shipped, the recurrent one runs all calls.
 PAIRS = {
-    "delta_rule": ("delta_chunk", "delta_recurrent"),
-    "delta_rule_pool": ("delta_chunk_pool", "delta_recurrent_pool"),
-    "wkv7": ("dplr_chunk", "wkv7_recurrent"),
-    "wkv7_pool": ("dplr_chunk_pool", "wkv7_recurrent_pool"),
+    "delta_rule": Pair("delta_chunk", "delta_recurrent", True),
+    "delta_rule_pool": Pair("delta_chunk_pool", "delta_recurrent_pool", True),
+    "wkv7": Pair("dplr_chunk", "wkv7_recurrent", False),
+    "wkv7_pool": Pair("dplr_chunk_pool", "wkv7_recurrent_pool", False),
 }
 #: launches of the operators that these are made of, by name; tests replace them
 _kernels: dict[str, Any] = {
-    name: _registry._operators[f"kiln::{name}"].real for pair in PAIRS.values() for name in pair if name in operators
+    name: _registry._operators[f"kiln::{name}"].real for pair in PAIRS.values() for name in pair[:2] if name in operators
 }
 
 
@@ -74,17 +83,18 @@ class Choice:
         return bool(known.get("suits", False))
 
 
-def _runs_on(device: torch.device) -> bool:
-    """True when the chunked templates have a kernel for the device."""
-    return _is_hopper(device)
+def _runs_on(device: torch.device, pair: Pair) -> bool:
+    """True when the chunked template has a kernel for the device."""
+    return not pair.hopper or _is_hopper(device)
 
 
-def _register(name: str, chunked: str, recurrent: str) -> Any:
+def _register(name: str, pair: Pair) -> Any:
+    chunked, recurrent, _ = pair
     description = descriptions[recurrent] | {"name": name}
     choice = Choice(descriptions[chunked], description) if chunked in descriptions else None
 
     def launch(*arguments: Any, **named: Any) -> Any:
-        if choice is not None and _runs_on(arguments[0].device):
+        if choice is not None and _runs_on(arguments[0].device, pair):
             given = choice.given(arguments, named)
             if choice.suits(given):
                 return _kernels[chunked](*(given[one] for one in choice.names))
@@ -103,4 +113,4 @@ def _register(name: str, chunked: str, recurrent: str) -> Any:
     return _registry.install(f"kiln::{name}", schema, body, launch, shapes, "CUDA")
 
 
-choosing: dict[str, Any] = {name: _register(name, *pair) for name, pair in PAIRS.items()}
+choosing: dict[str, Any] = {name: _register(name, pair) for name, pair in PAIRS.items()}
