@@ -39,10 +39,15 @@ struct WarpRows {
       if (j * 8 + lane / 4 < rows) to[j] = load_one(reinterpret_cast<const f32*>(from));
     }
   }
-  // Brings the rows into the L2.
+  // Brings the rows into the L2, line by line: a bulk prefetch of each lane's row would take about 70 cycles for each lane.
   __device__ __forceinline__ void prefetch(u32 place, i32 rows) const {
-    if (lane < min(rows, int{ROWS}))
-      bulk_prefetch(cache + static_cast<u64>(place) * 16, LatentRow::size<e4m3>());
+    constexpr int LINES = 6;  // of 128 bytes, that a row may touch
+#pragma unroll
+    for (int j = 0; j < ROWS * LINES; j += 32) {
+      const int i = (j + lane) / LINES, line = (j + lane) % LINES;
+      const u8* const from = row(place, i) + min(line * 128, LatentRow::size<e4m3>() - 16);
+      if (i < rows) prefetch_line(from);
+    }
   }
   // Begins to copy the rotated elements, which stay as they are.
   __device__ __forceinline__ void copy_rotated(u32 panel, u32 place, i32 rows) const {

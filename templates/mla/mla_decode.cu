@@ -17,7 +17,8 @@ namespace kiln {
 template <typename T, typename Tiles>
 struct MlaShared {
   LatentStages<T> stages;
-  Tiles tiles, loader_tiles;  // the same tiles: the loader is ahead of the warpgroups that compute
+  // Warps of the loader are ahead, so each of them goes through the block's tiles by itself.
+  Tiles tiles, loader_tiles[4];
   i32 last_part;
 };
 
@@ -72,19 +73,20 @@ __global__ void __launch_bounds__(384, 1)
       return clear_results<Latent::VALUES>(o, lse, tokens, HEADS, stride_o, stride_o_head);
     }
     if (threadIdx.x == 0) shared.tiles.begin(work, begin, end, first);
-    if (threadIdx.x == LOADER) shared.loader_tiles.begin(work, begin, end, first);
+    if (threadIdx.x >= LOADER && threadIdx.x % 32 == 0)
+      shared.loader_tiles[threadIdx.x / 32 % 4].begin(work, begin, end, first);
   }
   __syncthreads();
 
   // A launch gives each of 384 threads 168 registers, so the three numbers of registers may add up to 504.
-  constexpr int LOADS_WITH = same<KV, T> ? 40 : 88, COMPUTES_WITH = (504 - LOADS_WITH) / 2;
+  constexpr int LOADS_WITH = same<KV, T> ? 40 : 104, COMPUTES_WITH = (504 - LOADS_WITH) / 2;
   if (threadIdx.x >= LOADER) {
     give_registers_to<LOADS_WITH>();
     if constexpr (same<KV, T>) {
-      if (threadIdx.x < LOADER + 32)
-        load_pages(shared.stages, shared.loader_tiles, map, work, kv_indices, page_size);
+      const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+      load_pages(shared.stages, shared.loader_tiles[warp], warp, map, work, kv_indices, page_size);
     } else {
-      load_rows<LOADERS>(shared.stages, shared.loader_tiles, work, reinterpret_cast<const u8*>(kv_cache),
+      load_rows<LOADERS>(shared.stages, shared.loader_tiles[0], work, reinterpret_cast<const u8*>(kv_cache),
                          kv_indices, page_size, stride_page, stride_slot);
     }
     return;
@@ -94,7 +96,7 @@ __global__ void __launch_bounds__(384, 1)
   const int side = warpgroup(), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const f32 scale = sm_scale * LOG2_E;
   Tiles& tiles = shared.tiles;
-  LatentTile<T> own(shared.stages);
+  LatentTile<T> own(shared.stages, side);
   while (true) {
     sync_threads(BOTH, 256);  // no thread needs the previous tile any more
     if (threadIdx.x == 0) tiles.next(work, -1);
@@ -123,12 +125,8 @@ __global__ void __launch_bounds__(384, 1)
       return own.outgrown(scale);
     };
     own.clear();
-    if (side == 0) {
-      own.template multiply<0>(item.kv_begin, item.kv_end, scale, make_logits);
-    } else {
-      own.template multiply<1>(item.kv_begin, item.kv_end, scale, make_logits);
-    }
-    own.template join_sums<BOTH>(side);
+    own.multiply(item.kv_begin, item.kv_end, scale, make_logits);
+    own.template join_sums<BOTH>();
     if (tiles.let_next_in()) pdl_launch_dependents();
 
     Result result;

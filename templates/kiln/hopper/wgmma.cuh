@@ -173,12 +173,18 @@ __device__ __forceinline__ void wgmma_registers(u32 (&a)[STEPS][4]) {
 // clang-format on
 
 // d = a b, or d += a b if `add`. T is f16, bf16 or e4m3, and K is 16 elements of 2 bytes or 32 of e4m3. Sums of e4m3 keep
-// about 14 bits: add them to other registers after 128 elements of k.
-template <typename T, int N>
+// about 14 bits: add them to other registers after 128 elements of k. With ALONG_N, `b` is an operand of
+// wgmma_operand_along_n(); N is then 256, and T is f16 or bf16.
+template <typename T, int N, bool ALONG_N = false>
 __device__ __forceinline__ void wgmma(f32 (&d)[N / 2], u64 a, u64 b, bool add) {
   static_assert(N % 8 == 0 && N >= 8 && N <= 256, "N must be a multiple of 8 from 8 to 256");
   static_assert(same<T, f16> || same<T, bf16> || same<T, e4m3>, "T must be f16, bf16 or e4m3");
-  if constexpr (same<T, bf16>) {
+  static_assert(!ALONG_N || (N == 256 && sizeof(T) == 2), "only this N and these T along n");
+  if constexpr (ALONG_N && same<T, bf16>) {
+    KILN_WGMMA(31, 256, "128", "129", "130", "k16.f32.bf16.bf16", ", 0, 1")
+  } else if constexpr (ALONG_N) {
+    KILN_WGMMA(31, 256, "128", "129", "130", "k16.f32.f16.f16", ", 0, 1")
+  } else if constexpr (same<T, bf16>) {
     KILN_WGMMA_ALL("k16.f32.bf16.bf16", ", 0, 0")
   } else if constexpr (same<T, f16>) {
     KILN_WGMMA_ALL("k16.f32.f16.f16", ", 0, 0")

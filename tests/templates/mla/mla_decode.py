@@ -27,7 +27,7 @@ from harness import (
 CAPABILITY = 9  # wgmma
 SANITIZE = [
     "mla_decode T=bf16 HEADS=16 pages=60 requests=5 workers=40",
-    "mla_decode T=bf16 HEADS=128 pages=40 requests=3 qo_tokens=7 workers=33",
+    "mla_decode T=bf16 HEADS=128 pages=40 requests=3 qo_tokens=7 workers=34",
     "mla_decode T=bf16 HEADS=16 KV=e4m3 pages=60 requests=5 workers=40",
     "mla_decode T=f16 HEADS=24 CAUSAL=false pages=300 page_size=8 requests=4 qo_tokens=9 workers=20",
 ]
