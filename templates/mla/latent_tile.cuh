@@ -6,7 +6,7 @@
 // weights with their own columns of the kv block: first the weights of stage 0, then the weights of stage 1. While one
 // warpgroup computes weights, the products of the other one keep the tensor cores busy.
 //
-// The weights lie in the last panel of the stage: its keys are not needed any more, and it holds no values. Whoever sees them
+// The weights lie in the last panel of the stage: its keys are not needed any more, and it holds no values. A thread that sees them
 // also sees the values, because their owner has waited for all panels.
 //
 // Both sides run the same code, because products with 256 columns take the compiler long.
