@@ -260,6 +260,11 @@ def test_time():
         batch.q = [4] * 256
         module = decode(256, 1024)
         row(f"decode of 4 tokens, 256 requests, kv {name}", module, plan(module, batch))
+    for requests in (8, 64, 1024):
+        batch = Batch(draw, requests, 1, 1)
+        batch.kv, batch.q = [draw.randint(1, 8192) for _ in range(requests)], [1] * requests
+        module = decode(requests)
+        row(f"decode, {requests} requests, kv 1 to 8k", module, plan(module, batch, several=False))
     for requests, q in ((256, 128), (256, 1024), (16, 4096), (4, 4096), (1, 16384)):
         batch = Batch(draw, requests, 1, 1)
         batch.q = batch.kv = [q] * requests

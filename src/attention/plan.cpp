@@ -20,13 +20,15 @@ namespace {
 
 /// The tiles that all requests have for one kv head.
 struct Batch {
+  const work_list::TileShape shape;
   const Slope slope;
   std::vector<Tiles> tiles;  ///< [requests]
   std::int64_t cost = 0;     ///< cost of all tiles
   std::int64_t count = 0;    ///< number of all tiles
 
-  Batch(const KernelShape& shape, std::int64_t window_left, const std::vector<Request>& requests)
-      : slope(shape, std::ranges::any_of(requests, [&](const Request& r) {  // one tile needs no sums
+  Batch(const KernelShape& given, std::int64_t window_left, const std::vector<Request>& requests)
+      : shape(given),
+        slope(shape, std::ranges::any_of(requests, [&](const Request& r) {  // one tile needs no sums
                 return r.qo_len * shape.group > shape.tile_rows;
               })) {
     tiles.reserve(requests.size());
@@ -42,7 +44,7 @@ struct Batch {
       for (std::int64_t i = 0; i < of.count(); ++i) out = std::max(out, of.cost(i + 1) - of.cost(i));
     return out;
   }
-  Batch(const Batch&) = delete;  // the tiles keep the slope's address
+  Batch(const Batch&) = delete;  // the tiles keep the addresses of the shape and the slope
 };
 
 /// Walks along a request's tiles on the line, and makes one of three calls for each stretch of them:

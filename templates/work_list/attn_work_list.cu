@@ -20,8 +20,12 @@ __global__ void __launch_bounds__(THREADS, 1)
   auto* const shares = reinterpret_cast<work_list::Share*>(measured + requests + 1);
   pdl_launch_dependents();  // at once, because this kernel takes only a few SMs
   pdl_wait();
-  Writer writer{{&scan}, common, measured,
-                shares,  plan,   {requests, page_size, qo_indptr, kv_indptr, kv_len, last_page_len}};
+  Writer writer{{{&scan},
+                 common,
+                 measured,
+                 shares,
+                 plan,
+                 {requests, page_size, qo_indptr, kv_indptr, kv_len, last_page_len}}};
   const unsigned refusal = writer(workers);
   // A list for no kernel: the next attention launch refuses it.
   if (refusal != FAULT_NONE && blockIdx.x + threadIdx.x == 0) {

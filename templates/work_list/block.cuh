@@ -33,7 +33,7 @@ struct Block {
     for (i32 i = blockIdx.x * THREADS + threadIdx.x; i < n; i += gridDim.x * THREADS) f(i);
   }
 
-  // Rounds of THREADS values. Each warp scans its values, and adds the sums of the warps before it.
+  // Rounds of THREADS values. Each warp scans its values, and the first warp scans the sums of the warps.
   template <class Sum, class Value, class Put>
   __device__ __forceinline__ Sum scan(i32 n, const Value& value, const Put& put) const {
     static_assert(sizeof(Sum) % 4 == 0 && sizeof(Sum) <= 4 * WORDS, "a sum is at most WORDS words");
@@ -42,20 +42,27 @@ struct Block {
 #pragma unroll 1
     for (i32 round = 0; round < n; round += THREADS) {
       const i32 i = round + threadIdx.x;
-      Sum own{};
-      if (i < n) own = value(i);
-      const Sum until = scan_warp(own, lane);
+      Sum until{};
+      if (round + 32 * warp < n) {  // a warp without values has nothing to scan
+        if (i < n) until = value(i);
+        until = scan_warp<32>(until, lane);
+      }
       if (lane == 31) write(shared->sums[warp], until);
       __syncthreads();
-      Sum before = lane < WARPS ? read<Sum>(shared->sums[lane]) : Sum{};
-      before = scan_warp(before, lane);
-      const Sum all = before_round + shuffle(before, WARPS - 1);
-      const Sum warps_before = shuffle(before, warp > 0 ? warp - 1 : 0);
-      Sum to_put = warp > 0 ? before_round + warps_before : before_round;
-      const Sum lanes_before = shuffle(until, lane > 0 ? lane - 1 : 0);
-      if (lane > 0) to_put = to_put + lanes_before;
-      if (i < n) put(i, to_put);
-      before_round = all;
+      if (warp == 0) {
+        const Sum sums = lane < WARPS ? read<Sum>(shared->sums[lane]) : Sum{};
+        const Sum all = scan_warp<WARPS>(sums, lane);
+        if (lane < WARPS) write(shared->sums[lane], all);
+      }
+      __syncthreads();
+      Sum before = before_round;
+      if (warp > 0) before = before + read<Sum>(shared->sums[warp - 1]);
+      before_round = before_round + read<Sum>(shared->sums[WARPS - 1]);
+      if (round + 32 * warp < n) {
+        const Sum lanes_before = shuffle(until, lane > 0 ? lane - 1 : 0);
+        if (lane > 0) before = before + lanes_before;
+        if (i < n) put(i, before);
+      }
       __syncthreads();
     }
     return before_round;
@@ -97,11 +104,11 @@ struct Block {
       words.word[i] = __shfl_sync(0xffffffffu, words.word[i], lane);
     return __builtin_bit_cast(Sum, words);
   }
-  // The sum of the values of this lane and the lanes before it.
-  template <class Sum>
+  // The sum of the values of this lane and the lanes before it, for the first LANES lanes.
+  template <int LANES, class Sum>
   static __device__ __forceinline__ Sum scan_warp(Sum v, int lane) {
 #pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
+    for (int distance = 1; distance < LANES; distance *= 2) {
       const Sum other = shuffle(v, lane >= distance ? lane - distance : lane);
       if (lane >= distance) v = other + v;
     }

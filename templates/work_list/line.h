@@ -19,17 +19,19 @@ struct Cutting {
   Int total;        ///< the length of the line
   Int shares;       ///< number of shares
   Int share, rest;  ///< total = shares * share + rest, unless each tile is a share
-  Int most;         ///< the most that a share takes to keep a tile whole
-  bool alone;       ///< there are as many shares as tiles, and none is cut
+  Divisor by_shares;
+  Int most;    ///< the most that a share takes to keep a tile whole
+  bool alone;  ///< there are as many shares as tiles, and none is cut
 
   /// `most_shares`: the largest number of shares.
   KILN_BOTH constexpr Cutting(const Shape& shape, const Load& load, Int most_shares)
       : tile_cost(shape.tile_cost),
         min_kv_blocks(shape.min_kv_blocks),
         total(load.cost),
-        shares(between(total / (shape.min_kv_blocks + shape.tile_cost), 1, most_shares)),
-        share(total / shares),
-        rest(total % shares),
+        shares(between(divide_any(total, shape.min_kv_blocks + shape.tile_cost), 1, most_shares)),
+        share(divide_any(total, shares)),
+        rest(total - share * shares),
+        by_shares(shares),
         most(share + 2 * shape.tile_cost + shape.min_kv_blocks - 1),
         alone(load.tiles > 0 && load.tiles <= most_shares && load.longest <= most + shape.tile_cost) {
     if (alone) shares = load.tiles;
@@ -37,7 +39,7 @@ struct Cutting {
 
   /// Where a share begins if all shares are equal: total * nth / shares, rounded down. REQUIRES: nth <= shares
   /// < 2^16, since the product itself may not fit 64 bits.
-  KILN_BOTH constexpr Int even(Int nth) const { return nth * share + divide(nth * rest, shares); }
+  KILN_BOTH constexpr Int even(Int nth) const { return nth * share + divide(nth * rest, by_shares); }
 
   /// Where a cut at `cut` divides the tile that it falls into: the kv blocks of the tile before the cut. 0 and
   /// `kv_blocks` leave the tile whole.

@@ -25,19 +25,37 @@ KILN_BOTH constexpr Int smaller(Int a, Int b) { return b < a ? b : a; }
 KILN_BOTH constexpr Int larger(Int a, Int b) { return a < b ? b : a; }
 KILN_BOTH constexpr Int between(Int v, Int low, Int high) { return v < low ? low : high < v ? high : v; }
 
+/// Divides in 32 bits, since 64 bits take several times as long. REQUIRES: 0 <= a < 2^32, 0 < b < 2^32.
+KILN_BOTH constexpr Int divide(Int a, Int b) { return static_cast<unsigned>(a) / static_cast<unsigned>(b); }
+/// A divisor with its reciprocal. Divisions by it take a fifth of the time on the device.
+struct Divisor {
+  unsigned value = 1, reciprocal = ~0u;
+
+  constexpr Divisor() = default;
+  /// REQUIRES: 0 < v < 2^32.
+  KILN_BOTH explicit constexpr Divisor(Int v)
+      : value(static_cast<unsigned>(v)), reciprocal(~0u / static_cast<unsigned>(v)) {}
+};
+/// REQUIRES: 0 <= a < 2^32.
+KILN_BOTH constexpr Int divide(Int a, const Divisor& b) {
+  const auto n = static_cast<unsigned>(a);
+  const auto out =
+      static_cast<unsigned>(static_cast<Unsigned>(n) * b.reciprocal >> 32);  // at most 1 too small
+  return out + (n - out * b.value >= b.value ? 1 : 0);
+}
+
+/// Divides in 32 bits where both numbers fit. REQUIRES: 0 <= a, 0 < b.
+KILN_BOTH constexpr Int divide_any(Int a, Int b) { return ((a | b) >> 32) == 0 ? divide(a, b) : a / b; }
+
 KILN_BOTH constexpr Int common_divisor(Int a, Int b) {
+  KILN_KEEP_LOOP
   while (b != 0) {
-    const Int rest = a % b;
+    const Int rest = a - divide_any(a, b) * b;
     a = b;
     b = rest;
   }
   return a;
 }
-
-/// Divides in 32 bits, since 64 bits take several times as long. REQUIRES: 0 <= a < 2^32, 0 < b < 2^32.
-KILN_BOTH constexpr Int divide(Int a, Int b) { return static_cast<unsigned>(a) / static_cast<unsigned>(b); }
-/// Divides in 32 bits where both numbers fit. REQUIRES: 0 <= a, 0 < b.
-KILN_BOTH constexpr Int divide_any(Int a, Int b) { return ((a | b) >> 32) == 0 ? divide(a, b) : a / b; }
 
 KILN_BOTH inline double square_root(double v) {
 #ifdef __CUDACC__

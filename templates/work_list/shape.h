@@ -20,6 +20,15 @@ struct Shape {
   Int resident_kv = 0;
 };
 
+/// A shape with the reciprocals of the numbers that tiles divide by.
+struct TileShape : Shape {
+  Divisor by_tile_rows, by_tile_kv, by_group;
+
+  TileShape() = default;
+  KILN_BOTH explicit constexpr TileShape(const Shape& shape)
+      : Shape(shape), by_tile_rows(shape.tile_rows), by_tile_kv(shape.tile_kv), by_group(shape.group) {}
+};
+
 /// A shape in three words of a list's header, from which the device can write the list again.
 struct ShapeWords {
   int word[3];
@@ -59,7 +68,7 @@ KILN_BOTH constexpr Int team_size(const Shape& shape, Int kv_heads, Int workers)
   if (!shape.heads_together) return 1;
   Int out = smaller(kv_heads, workers);
   KILN_KEEP_LOOP
-  while (kv_heads % out != 0 || workers / out * out * 32 < workers * 31) --out;
+  while (divide(kv_heads, out) * out != kv_heads || divide(workers, out) * out * 32 < workers * 31) --out;
   return out;
 }
 

@@ -43,9 +43,9 @@ struct Slope {
   Slope() = default;
   KILN_BOTH explicit constexpr Slope(const Shape& shape)
       : rows(common_divisor(shape.tile_rows, shape.group * shape.tile_kv)),
-        rise(shape.tile_rows / rows),
-        run(shape.group * shape.tile_kv / rows),
-        one_of_run((Unsigned{1} << 32) / static_cast<Unsigned>(run)) {}
+        rise(divide(shape.tile_rows, rows)),
+        run(divide_any(shape.group * shape.tile_kv, rows)),
+        one_of_run(run > 1 ? static_cast<Unsigned>(divide_any(0xffffffff, run)) : Unsigned{1} << 32) {}
 
   /// A table of this size takes no longer to make than a few floor_sum.
   enum : int { MOST_IN_TABLE = 256 };
@@ -80,19 +80,19 @@ class Stairs {
  public:
   Stairs() = default;
   /// REQUIRES: 0 <= row < tile_rows, least <= most.
-  KILN_BOTH KILN_APART constexpr Stairs(const Shape& shape, const Slope& slope, Int tokens, Int row,
+  KILN_BOTH KILN_APART constexpr Stairs(const TileShape& shape, const Slope& slope, Int tokens, Int row,
                                         Int least, Int most, Int tiles)
       : slope_(&slope), least_(least), most_(most) {
     // first_ counts the blocks before the first tile. rest_ is what is left of a block, in
     // units of slope.rows.
-    first_ = tokens / shape.tile_kv;
-    if (tokens < first_ * shape.tile_kv) --first_;
-    rest_ = ((tokens - first_ * shape.tile_kv) * shape.group + row) / slope.rows;
+    first_ = tokens < 0 ? -1 - divide(-1 - tokens, shape.by_tile_kv) : divide(tokens, shape.by_tile_kv);
+    rest_ = divide_any((tokens - first_ * shape.tile_kv) * shape.group + row, slope.rows);
     from_ = tiles_until(least, tiles);
     until_ = larger(tiles_until(most, tiles), from_);
     rest_ += from_ * slope.rise;
-    first_ += rest_ / slope.run;
-    rest_ %= slope.run;
+    const Int runs = divide_any(rest_, slope.run);
+    first_ += runs;
+    rest_ -= runs * slope.run;
   }
 
   /// The number of tiles before the first one that reaches `least` without the limit.
@@ -110,7 +110,7 @@ class Stairs {
   /// stairs as a straight slope. Exact sums check it, so no work list depends on its rounding.
   KILN_BOTH KILN_APART Int reach(Int cost, Int each) const {
     const Int rest = cost - from_ * (each + least_);
-    if (rest <= 0) return cost / (each + least_);
+    if (rest <= 0) return divide_any(cost, each + least_);
     const double run = static_cast<double>(slope_->run), half = static_cast<double>(slope_->rise) / run / 2;
     const double first =
         static_cast<double>(each + first_) + (static_cast<double>(rest_) + 0.5) / run - 0.5 - half;
@@ -122,7 +122,7 @@ class Stairs {
   /// The number of tiles before the first one that has `value` blocks.
   KILN_BOTH constexpr Int tiles_until(Int value, Int tiles) const {
     const Int missing = (value - first_) * slope_->run - rest_;
-    return missing <= 0 ? 0 : smaller((missing + slope_->rise - 1) / slope_->rise, tiles);
+    return missing <= 0 ? 0 : smaller(divide_any(missing + slope_->rise - 1, slope_->rise), tiles);
   }
 
   const Slope* slope_ = nullptr;

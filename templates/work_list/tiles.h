@@ -16,45 +16,45 @@ class TileRanges {
   /// `request` has qo_len and kv_len. The shape must outlive this object. REQUIRES: a checked shape and request,
   /// so that packed rows fit 31 bits.
   template <class Request>
-  KILN_BOTH constexpr TileRanges(const Shape& shape, Int window_left, const Request& request)
+  KILN_BOTH constexpr TileRanges(const TileShape& shape, Int window_left, const Request& request)
       : shape_(&shape),
         window_left_(shape.window && window_left < request.kv_len ? window_left : -1),
         qo_len_(request.qo_len),
         kv_len_(request.kv_len),
         shift_(kv_len_ - qo_len_),
-        count_(divide(qo_len_ * shape.group + shape.tile_rows - 1, shape.tile_rows)) {}
+        count_(divide(qo_len_ * shape.group + shape.tile_rows - 1, shape.by_tile_rows)) {}
 
   KILN_BOTH constexpr Int count() const { return count_; }
 
   KILN_BOTH constexpr KvRange range(Int tile) const {
     const Int first_row = tile * shape_->tile_rows;
-    const Int first = divide(first_row, shape_->group);
+    const Int first = divide(first_row, shape_->by_group);
     const Int last =
-        divide(first_row + shape_->tile_rows - 1, shape_->group);  // may be after the request's last token
+        divide(first_row + shape_->tile_rows - 1, shape_->by_group);  // may be after the request's last token
     Int begin = 0, end = kv_len_;
     if (shape_->causal) end = between(last + shift_ + 1, 0, kv_len_);
     if (windowed()) begin = larger(0, first + shift_ - window_left_);
     if (begin >= end) return {0, 0};
-    return {static_cast<int>(divide(begin, shape_->tile_kv) * shape_->tile_kv), static_cast<int>(end)};
+    return {static_cast<int>(divide(begin, shape_->by_tile_kv) * shape_->tile_kv), static_cast<int>(end)};
   }
 
   /// Returns whether range() has tokens. A window leaves each tile at least one token.
   KILN_BOTH constexpr bool has_kv(Int tile) const {
     if (!shape_->causal || kv_len_ == 0) return kv_len_ > 0;
-    return divide((tile + 1) * shape_->tile_rows - 1, shape_->group) + shift_ >= 0;
+    return divide((tile + 1) * shape_->tile_rows - 1, shape_->by_group) + shift_ >= 0;
   }
 
   /// The kv blocks of a tile that has these tokens; at least 1.
   KILN_BOTH constexpr Int kv_blocks_of(const KvRange& range) const {
-    const Int behind = divide(range.end + shape_->tile_kv - 1, shape_->tile_kv);
-    return larger(behind - divide(range.begin, shape_->tile_kv), 1);
+    const Int behind = divide(range.end + shape_->tile_kv - 1, shape_->by_tile_kv);
+    return larger(behind - divide(range.begin, shape_->by_tile_kv), 1);
   }
   KILN_BOTH constexpr Int kv_blocks(Int tile) const { return kv_blocks_of(range(tile)); }
 
  protected:
   KILN_BOTH constexpr bool windowed() const { return window_left_ >= 0; }
 
-  const Shape* shape_ = nullptr;
+  const TileShape* shape_ = nullptr;
   Int window_left_ = -1;  ///< -1: off, also where it is at least kv_len
   Int qo_len_ = 0, kv_len_ = 0;
   Int shift_ = 0;  ///< from a q token to the last kv token that causal leaves to it
@@ -66,7 +66,8 @@ class Tiles : public TileRanges {
   Tiles() = default;
   /// The slope of the shape must outlive the tiles, too.
   template <class Request>
-  KILN_BOTH constexpr Tiles(const Shape& shape, const Slope& slope, Int window_left, const Request& request)
+  KILN_BOTH constexpr Tiles(const TileShape& shape, const Slope& slope, Int window_left,
+                            const Request& request)
       : TileRanges(shape, window_left, request) {
     const Int blocks = kv_blocks_of({0, request.kv_len});
     each_ = shape.tile_cost;

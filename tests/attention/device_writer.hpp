@@ -60,13 +60,13 @@ inline DeviceResult write_on_device(std::vector<std::int32_t>& words, const Leng
     std::vector<work_list::Measured> requests(static_cast<std::size_t>(lengths.requests) + 1);
     std::vector<work_list::Share> shares(static_cast<std::size_t>(workers) + 1);
     int rounds = 0;
-    Writer writer{{block, blocks, &rounds},
-                  common,
-                  requests.data(),
-                  shares.data(),
-                  words.data(),
-                  {static_cast<int>(lengths.requests), static_cast<int>(lengths.page_size), lengths.qo_indptr,
-                   lengths.kv_indptr, lengths.kv_len, lengths.last_page_len}};
+    Writer writer{{{block, blocks, &rounds},
+                   common,
+                   requests.data(),
+                   shares.data(),
+                   words.data(),
+                   {static_cast<int>(lengths.requests), static_cast<int>(lengths.page_size),
+                    lengths.qo_indptr, lengths.kv_indptr, lengths.kv_len, lengths.last_page_len}}};
     out.refusal = writer(workers);
     out.rounds = std::max(out.rounds, rounds - 1);  // the first call is not about cuts
   }

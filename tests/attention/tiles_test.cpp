@@ -18,8 +18,9 @@ std::vector<std::int64_t> walked(const KernelShape& shape, const Tiles& tiles) {
   return ends;
 }
 
-void expect_as_walked(const KernelShape& shape, std::int64_t window_left, const Request& request,
+void expect_as_walked(const KernelShape& given, std::int64_t window_left, const Request& request,
                       std::mt19937& random) {
+  const work_list::TileShape shape(given);
   const Slope slope(shape, true);
   const Tiles tiles(shape, slope, window_left, request);
   const auto ends = walked(shape, tiles);
