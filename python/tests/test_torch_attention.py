@@ -326,6 +326,14 @@ def test_calls_refuse_what_shapes_do_not_say(launching, driver):
             lambda: ops.attn_prefill(ragged[0], bf16(20, 3, 64), bf16(20, 3, 64), torch.zeros(64, dtype=torch.int32), 6, 64),
             "q has 8 heads, expected a multiple of the 3",
         ),
+        (
+            lambda: ops.attn_prefill(*ragged, torch.zeros(103, dtype=torch.int32), 6, 64),
+            "plan has 103 words, fewer than a plan for workers = 6 has",
+        ),
+        (
+            lambda: ops.attn_decode_paged(q, k, v, pages, torch.zeros(103, dtype=torch.int32), 6, 64),
+            "plan has 103 words, fewer than a plan for workers = 6 has",
+        ),
     ]:
         with pytest.raises(kiln.Error, match=text):
             call()
