@@ -71,6 +71,12 @@ __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& 
     }
     ring.next(at);
   };
+  // The step from a kv block to the next. Divisions in the loop would take issue slots from the warps that compute.
+  i32 pages = 0, rows = TILE_KV;
+  if constexpr (PAGED) {
+    pages = TILE_KV / page_size;
+    rows = TILE_KV % page_size;
+  }
   RingPlace k_at, v_at;
   while (true) {
     if constexpr (PAGED) sync_threads(LOADERS, Load::WARPS * 32);
@@ -78,18 +84,25 @@ __device__ __forceinline__ void load_kv_blocks(Shared& shared, const TensorMap& 
     if constexpr (PAGED) sync_threads(LOADERS, Load::WARPS * 32);
     if (!tiles.any()) return;
     const i32 base = tiles.now.kv_base, head = tiles.now.kv_head, end = tiles.now.kv_end;
-    // Returns the page of the lane's row of the kv block that begins at `kv`.
-    const auto page_of = [&](i32 kv) {
+    i32 row = base + tiles.now.kv_begin;  // of the lane's box, in its page
+    const i32* entry = nullptr;           // of the page, in the page table
+    if constexpr (PAGED) {
+      entry = kv_indices + base + (tiles.now.kv_begin + first) / page_size;
+      row = (tiles.now.kv_begin + first) % page_size;
+    }
+    const auto page_at = [&](i32 kv) {
       if constexpr (!PAGED) return 0;
-      if (kv + first >= end) return -1;
-      return static_cast<i32>(load<1>(kv_indices + base + (kv + first) / page_size).word[0]);
+      return first < TILE_KV && kv + first < end ? static_cast<i32>(load<1>(entry).word[0]) : -1;
     };
-    i32 next_page = page_of(tiles.now.kv_begin);
+    i32 next_page = page_at(tiles.now.kv_begin);
     for (i32 kv = tiles.now.kv_begin; kv < end; kv += TILE_KV) {
-      const i32 page = next_page, row = PAGED ? (kv + first) % page_size : base + kv;
-      next_page = page_of(kv + TILE_KV);  // this load runs while the stages are full
-      load_panels(shared.k_ring, k_at, shared.k, map_k, Load::first_of_k(warp), head, row, page);
-      load_panels(shared.v_ring, v_at, shared.v, map_v, Load::first_of_v(warp), head, row, page);
+      const i32 page = next_page, now = row;
+      row += rows;
+      entry += pages;
+      if (PAGED && row >= page_size) row -= page_size, ++entry;
+      next_page = page_at(kv + TILE_KV);  // this load runs while the stages are full
+      load_panels(shared.k_ring, k_at, shared.k, map_k, Load::first_of_k(warp), head, now, page);
+      load_panels(shared.v_ring, v_at, shared.v, map_v, Load::first_of_v(warp), head, now, page);
     }
   }
 }
