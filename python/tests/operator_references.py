@@ -641,28 +641,9 @@ def l2norm(x, eps=1e-6):
 
 
 delta_chunk = delta_rule = delta_recurrent
-delta_rule_pool, wkv7, wkv7_pool = delta_recurrent_pool, wkv7_recurrent, wkv7_recurrent_pool
-
-
-def delta_chunk_pool(
-    q,
-    k,
-    v,
-    state,
-    state_indices,
-    beta=None,
-    g=None,
-    scale=0.0,
-    has_initial_state=None,
-    cu_seqlens=None,
-    l2norm=False,
-    v_first=False,
-    *gates,
-    **named,
-):
-    """The call has no state_out_indices."""
-    before = (beta, g, scale, has_initial_state, cu_seqlens, l2norm, v_first, None)
-    return delta_recurrent_pool(q, k, v, state, state_indices, *before, *gates, **named)
+delta_chunk_pool = delta_rule_pool = delta_recurrent_pool
+dplr_chunk = wkv7 = wkv7_recurrent
+dplr_chunk_pool = wkv7_pool = wkv7_recurrent_pool
 
 
 def attn_merge(v, s):

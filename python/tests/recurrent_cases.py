@@ -181,6 +181,26 @@ def cases():
                 {"kk": step(d), "v_first": True},
             ),
         ),
+        ("dplr_chunk", lambda d: ((heads(d)[0], -heads(d)[0].abs(), *heads(d, count=3)), {"kk": heads(d, scale=0.1)[0]})),
+        (
+            "dplr_chunk",
+            lambda d: (
+                (heads(d, 1)[0], -heads(d, 1)[0].abs(), *heads(d, 1, count=2), *heads(d, 1, count=2, scale=0.1)),
+                {"scale": 0.125, "initial_state": t(d, 3, 4, 64, 64, dtype=torch.float32), "cu_seqlens": ends(d)},
+            ),
+        ),
+        (
+            "dplr_chunk_pool",
+            lambda d: (
+                (heads(d, 1)[0], -heads(d, 1)[0].abs(), *heads(d, 1, count=3), t(d, 5, 4, 64, 64), slots(d)),
+                {
+                    "kk": heads(d, 1, scale=0.1)[0],
+                    "has_initial_state": torch.tensor([1, 1, 0], dtype=torch.uint8, device=d),
+                    "cu_seqlens": ends(d),
+                    "v_first": True,
+                },
+            ),
+        ),
         ("conv1d", lambda d: ((t(d, 2, 12, 96), t(d, 96, 4), t(d, 96)), {"silu": True})),
         ("conv1d", lambda d: ((t(d, 1, 12, 96), t(d, 96, 3)), {"cu_seqlens": ends(d)})),
         ("conv1d_pool", lambda d: ((t(d, 3, 1, 64), t(d, 64, 4), t(d, 5, 64, 3), slots(d), t(d, 64)), {"silu": True})),

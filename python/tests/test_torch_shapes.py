@@ -138,6 +138,19 @@ RECURRENT = [
         },
     ),
     (
+        "dplr_chunk",
+        {"r": _KEYS, "w": _KEYS, "k": _KEYS, "v": [2, 12, 4, 128], "a": _KEYS, "kk": _KEYS, "initial_state": [2, 4, 64, 128]},
+        {
+            "r": [[2, 12, 256]],
+            "w": [[2, 12, 4, 32], [2, 11, 4, 64], [4, 64]],
+            "k": [[2, 12, 4, 128]],
+            "v": [[2, 12, 5, 128], [2, 11, 4, 128], [2, 12, 128]],
+            "a": [[2, 12, 3, 64]],
+            "kk": [[1, 12, 4, 64]],
+            "initial_state": [[2, 4, 128, 64], [3, 4, 64, 128], [4, 64, 128]],
+        },
+    ),
+    (
         "delta_recurrent",
         {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 32], "beta": [2, 12, 8], "g": [2, 12, 8, 64], "initial_state": [2, 8, 64, 32]}
         | _GATE,
@@ -226,6 +239,16 @@ def test_recurrent_operators_refuse_what_shapes_do_not_say(launching, driver):
         ),
         (lambda: k.rwkv7_out(**good["rwkv7_out"] | {"norm_bias": torch.zeros(4, 64)}), "norm_bias is f32"),
         (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"kk": None}), "b and kk: expected one of them"),
+        (lambda: k.dplr_chunk(**good["dplr_chunk"] | {"kk": None}), "b and kk: expected one of them"),
+        (
+            lambda: k.dplr_chunk_pool(
+                *[torch.zeros(3, 1, 2, 64).bfloat16()] * 5,
+                torch.zeros(5, 2, 32, 64),
+                torch.zeros(3).int(),
+                kk=torch.zeros(3, 1, 2, 64).bfloat16(),
+            ),
+            r"state has rows and columns 32 x 64, expected K x V = 64 x 64",
+        ),
         (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"], b=good["wkv7_recurrent"]["kk"]), "b and kk: expected one of them"),
         (
             lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"initial_state": torch.zeros(2, 4, 64, 32).double()}),

@@ -114,12 +114,4 @@ struct KvTile {
   }
 };
 
-// Transposes a matrix of 8 x 8 elements of 2 bytes, with a row in four lanes. An accumulator becomes the
-// right operand of the next product in this way.
-__device__ __forceinline__ u32 transpose_matrix(u32 matrix) {
-  u32 out;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(matrix));
-  return out;
-}
-
 }  // namespace kiln

@@ -82,4 +82,12 @@ __device__ __forceinline__ void load_matrices_transposed(u32 (&r)[4], u32 addres
                : "r"(address));
 }
 
+// Transposes a matrix of 8 x 8 elements of 2 bytes, with a row in four lanes. An accumulator becomes the right operand of
+// the next product in this way.
+__device__ __forceinline__ u32 transpose_matrix(u32 matrix) {
+  u32 out;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(matrix));
+  return out;
+}
+
 }  // namespace kiln

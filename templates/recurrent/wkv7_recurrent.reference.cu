@@ -1,4 +1,4 @@
-// Naive reference for wkv7_recurrent: the recurrence of RWKV7 in double. A block has a head of a sequence,
+// Naive reference for wkv7_recurrent and dplr_chunk: the recurrence of RWKV7 in double. A block has a head of a sequence,
 // and a thread has a column of its state.
 #include "recurrent/state_slots.cuh"
 #include "recurrent/wkv7_steps.cuh"
@@ -6,13 +6,15 @@
 namespace kiln {
 namespace reference {
 
+// The kernel wkv7_recurrent below, and dplr_chunk.
 template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, typename STATE, bool V_FIRST,
           Slots SLOTS>
-__global__ void wkv7_recurrent(f64* o, const T* r, const W* w, const T* k, const T* v, const T* a,
-                               i32 sequences, i64 length, i32 heads, const T* b, const T* kk, f32 scale,
-                               const STATE* initial_state, f64* final_state, const i64* cu_seqlens,
-                               const i32* state_indices, const u8* has_initial_state, i32 pool,
-                               i64 stride_state, const i32* state_out_indices) {
+__device__ __forceinline__ void wkv7_steps(f64* o, const T* r, const W* w, const T* k, const T* v, const T* a,
+                                           i32 sequences, i64 length, i32 heads, const T* b, const T* kk,
+                                           f32 scale, const STATE* initial_state, f64* final_state,
+                                           const i64* cu_seqlens, const i32* state_indices,
+                                           const u8* has_initial_state, i64 stride_state,
+                                           const i32* state_out_indices) {
   const i64 state = blockIdx.x, n = state / heads, head = state % heads;
   if (n >= sequences) return;
   const i64 begin = VARLEN ? cu_seqlens[n] : n * length, end = VARLEN ? cu_seqlens[n + 1] : begin + length;
@@ -47,6 +49,18 @@ __global__ void wkv7_recurrent(f64* o, const T* r, const W* w, const T* k, const
       for (int i = 0; i < K; ++i) final_state[state_at(slot, i)] = s[i];
     }
   }
+}
+
+template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, typename STATE, bool V_FIRST,
+          Slots SLOTS>
+__global__ void wkv7_recurrent(f64* o, const T* r, const W* w, const T* k, const T* v, const T* a,
+                               i32 sequences, i64 length, i32 heads, const T* b, const T* kk, f32 scale,
+                               const STATE* initial_state, f64* final_state, const i64* cu_seqlens,
+                               const i32* state_indices, const u8* has_initial_state, i32 pool,
+                               i64 stride_state, const i32* state_out_indices) {
+  wkv7_steps<T, K, V, FORM, W, VARLEN, STATE, V_FIRST, SLOTS>(
+      o, r, w, k, v, a, sequences, length, heads, b, kk, scale, initial_state, final_state, cu_seqlens,
+      state_indices, has_initial_state, stride_state, state_out_indices);
 }
 
 }  // namespace reference

@@ -1,0 +1,54 @@
+// Shared memory of dplr_chunk: chunks of 16 tokens, and what the warps that prepare them need.
+#pragma once
+#include "kiln/mbarrier.cuh"
+#include "kiln/swizzle.cuh"
+#include "kiln/types.cuh"
+
+namespace kiln {
+
+inline constexpr int DPLR_TOKENS = 16;   // tokens of a chunk
+inline constexpr int DPLR_COLUMNS = 64;  // columns of the state in a block
+
+// Rows of K elements of 2 bytes, one for each token.
+template <int K>
+using DplrRows = Swizzled<K * 2>;
+
+// A matrix of 16 x 16 elements of 2 bytes. Returns the bytes from its start to half a row. The halves of a row change
+// places in every other four rows, which keeps bank conflicts away.
+__device__ __forceinline__ constexpr u32 dplr_square(int row, int half) {
+  return row * 32 + (half ^ row / 4 % 2) * 16;
+}
+
+// A chunk. Before its preparation r, k, a and b are the inputs; the preparation multiplies them by decays in place. Its
+// matrices take the place of w.
+template <typename T, typename W, int K>
+struct alignas(128) DplrStage {
+  static constexpr int SQUARE = DPLR_TOKENS * DPLR_TOKENS;
+  T r[DPLR_TOKENS * K], k[DPLR_TOKENS * K], a[DPLR_TOKENS * K], b[DPLR_TOKENS * K];  // DplrRows<K>
+  T v[DPLR_TOKENS * DPLR_COLUMNS];                                                   // DplrRows<64>
+  union {
+    W w[DPLR_TOKENS * K];
+    struct {
+      T inverse[SQUARE], a_k[SQUARE], r_b[SQUARE], r_k[SQUARE];  // see DplrPreparation
+    };
+  };
+  f32 kept[K];  // the decay of each row of the state over the chunk
+};
+
+// Memory of a warp that prepares chunks.
+template <int K>
+struct DplrScratch {
+  static constexpr int PITCH = K + 4;  // reads of eight rows are free of bank conflicts
+  // Row i + 1 has the sums of the base-2 logarithms of the decays of tokens 0 to i. Row 0 is 0.
+  alignas(16) f32 gate[(DPLR_TOKENS + 1) * PITCH];
+};
+
+// Each preparing warp has two stages: it prepares one while copies fill the other.
+template <typename T, typename W, int K, int PREPARERS>
+struct DplrShared {
+  DplrStage<T, W, K> stages[2 * PREPARERS];
+  DplrScratch<K> scratch[PREPARERS];
+  Barrier ready[2 * PREPARERS], empty[2 * PREPARERS];
+};
+
+}  // namespace kiln
