@@ -5,45 +5,50 @@
 
 namespace kiln {
 
-// The tokens [first, end) of an item, from a chunk's first token on.
+// A chunk whose first token is `first`. Its sequence ends before token `end`.
 struct DplrChunk {
   int head, slice, first, end;
 };
 
-// Every PREPARERS-th chunk of a block's items, from chunk `number` on. Items without a state have no chunks.
+// The chunks of a block's items from chunk `number` on, of which skip() leaves some out. Items without a state have no
+// chunks. Few registers hold the place, because the preparation of a chunk needs most of them.
 template <int SLICES, bool SLOTS>
 class DplrChunks {
  public:
   // REQUIRES: pdl_wait() was called before.
-  __device__ __forceinline__ DplrChunks(const ChunkSequences& in, int number) : items_(in), number_(number) {
-    if (items_.any()) take();
+  __device__ __forceinline__ DplrChunks(const ChunkSequences& in, int number)
+      : items_(in, blockIdx.x, gridDim.x), heads_(in.value_heads) {
+    if (items_.any()) take(number);
     settle();
   }
   __device__ __forceinline__ bool any() const { return items_.any(); }
   __device__ __forceinline__ DplrChunk now() const {
-    return {item_.value_head, item_.slice, item_.begin + number_ * DPLR_TOKENS, item_.end};
+    const u32 item = items_.index();
+    return {static_cast<int>(item / SLICES % heads_), static_cast<int>(item % SLICES), first_, end_};
   }
   __device__ __forceinline__ void skip(int chunks) {
-    number_ += chunks;
+    first_ += chunks * DPLR_TOKENS;
     settle();
   }
 
  private:
-  __device__ __forceinline__ void take() {
-    item_ = items_.now();
-    count_ = item_.exists() ? (item_.end - item_.begin + DPLR_TOKENS - 1) / DPLR_TOKENS : 0;
+  // Goes to a chunk of the item, which may lie after its end.
+  __device__ __forceinline__ void take(int number) {
+    const ChunkItem item = items_.now();
+    first_ = item.begin + number * DPLR_TOKENS;
+    end_ = item.exists() ? item.end : item.begin;
   }
   __device__ __forceinline__ void settle() {
-    while (items_.any() && number_ >= count_) {
-      number_ -= count_;
+    while (items_.any() && first_ >= end_) {
+      const int number = (first_ - end_) / DPLR_TOKENS;  // of the chunk after the item's last one
       items_.next();
-      if (items_.any()) take();
+      if (items_.any()) take(number);
     }
   }
 
   ChunkItems<SLICES, SLOTS, false> items_;
-  ChunkItem item_;
-  int number_, count_ = 0;  // of the chunk in its item; chunks of the item
+  const u32 heads_;
+  int first_, end_;
 };
 
 }  // namespace kiln

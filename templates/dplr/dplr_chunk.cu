@@ -26,12 +26,10 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
   constexpr int SLICES = V / DPLR_COLUMNS, WALKERS = 4;
   using Shared = DplrShared<T, W, K, PREPARERS>;
   extern __shared__ __align__(1024) u8 bytes[];
-  static_assert(
-      sizeof(Shared) <= (PREPARERS * (2 * ((16 * (8 * K + K * sizeof(W) + 128) + 4 * K + 127) / 128 * 128) +
-                                      17 * (K + 4) * 4 + 32) +
-                         127) /
-                            128 * 128,
-      "SMEM of the manifest must have room for it");
+  constexpr int STAGES = Shared::STAGES;
+  static_assert(sizeof(Shared) <= STAGES * (16 * (8 * K + K * sizeof(W) + 128) + 4 * K + 16) +
+                                      PREPARERS * 68 * (K + 4) + 127,
+                "SMEM of the manifest must have room for it");
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0), lane = threadIdx.x % 32;
 
@@ -54,29 +52,23 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
         shared.scratch[own], {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v},
         heads, scale);
     DplrChunks<SLICES, POOL> chunks(in, own);
-    if (chunks.any()) preparation.load(shared.stages[own], chunks.now());
-    copy_async_commit();
 #pragma unroll 1
-    for (int turn = 0; chunks.any(); ++turn) {
-      const int stage = own + turn % 2 * PREPARERS, next = own + (turn + 1) % 2 * PREPARERS;
-      chunks.skip(PREPARERS);
-      if (chunks.any()) {
-        if (turn > 0) shared.empty[next].wait((turn - 1) / 2 % 2);
-        preparation.load(shared.stages[next], chunks.now());
-      }
+    for (int chunk = own; chunks.any(); chunk += PREPARERS, chunks.skip(PREPARERS)) {
+      const int stage = chunk % STAGES, turn = chunk / STAGES;
+      if (turn > 0) shared.empty[stage].wait((turn - 1) % 2);
+      preparation.load(shared.stages[stage], chunks.now());
       copy_async_commit();
-      copy_async_wait<1>();
+      copy_async_wait<0>();
       __syncwarp();
       preparation.make(shared.stages[stage]);
       if (lane == 0) shared.ready[stage].arrive();
     }
-    copy_async_wait<0>();
   } else {
     DplrWalk<T, K> walk;
     const i64 stride = static_cast<i64>(heads) * V;
     int stage = 0;
     u32 parity = 0;
-    ChunkItems<SLICES, POOL, false> items(in);
+    ChunkItems<SLICES, POOL, false> items(in, blockIdx.x, gridDim.x);
 #pragma unroll 1
     for (; items.any(); items.next()) {
       const ChunkItem item = items.now();
@@ -97,7 +89,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
           __syncwarp();
           if (lane == 0) shared.empty[stage].arrive();
         });
-        if (++stage == 2 * PREPARERS) stage = 0, parity ^= 1;
+        if (++stage == STAGES) stage = 0, parity ^= 1;
       }
       if (final_state) walk.template store_to<V, V_FIRST>(final_state + state_at);
     }

@@ -1,7 +1,6 @@
 // Shared memory of dplr_chunk: chunks of 16 tokens, and what the warps that prepare them need.
 #pragma once
 #include "kiln/mbarrier.cuh"
-#include "kiln/swizzle.cuh"
 #include "kiln/types.cuh"
 
 namespace kiln {
@@ -9,9 +8,15 @@ namespace kiln {
 inline constexpr int DPLR_TOKENS = 16;   // tokens of a chunk
 inline constexpr int DPLR_COLUMNS = 64;  // columns of the state in a block
 
-// Rows of K elements of 2 bytes, one for each token.
+// Rows of K elements of 2 bytes, one for each token. Their 16-byte chunks lie in an order that depends on the row. Neither
+// the same chunk of eight rows has bank conflicts, nor four chunks of each of two rows.
 template <int K>
-using DplrRows = Swizzled<K * 2>;
+struct DplrRows {
+  // Returns the bytes from the first row to a chunk of a row.
+  __device__ static __forceinline__ constexpr u32 offset(int row, int chunk) {
+    return row * (K * 2) + ((chunk ^ (row % 2 * 4 + row / 2 % 4)) * 16);
+  }
+};
 
 // A matrix of 16 x 16 elements of 2 bytes. Returns the bytes from its start to half a row. The halves of a row change
 // places in every other four rows, which keeps bank conflicts away.
@@ -43,12 +48,13 @@ struct DplrScratch {
   alignas(16) f32 gate[(DPLR_TOKENS + 1) * PITCH];
 };
 
-// Each preparing warp has two stages: it prepares one while copies fill the other.
+// Chunk i of a block has stage i % STAGES. Each preparing warp works on one, and the others wait for the state.
 template <typename T, typename W, int K, int PREPARERS>
 struct DplrShared {
-  DplrStage<T, W, K> stages[2 * PREPARERS];
+  static constexpr int STAGES = PREPARERS + 2;
+  DplrStage<T, W, K> stages[STAGES];
   DplrScratch<K> scratch[PREPARERS];
-  Barrier ready[2 * PREPARERS], empty[2 * PREPARERS];
+  Barrier ready[STAGES], empty[STAGES];
 };
 
 }  // namespace kiln

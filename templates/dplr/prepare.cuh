@@ -54,10 +54,13 @@ class DplrPreparation {
     __syncwarp();
     Products sums = {};
     if (mild) {
-      multiply<true>(stage, DPLR_TOKENS / 2, sums);
+      multiply<true, true, true>(stage, DPLR_TOKENS / 2, sums);
     } else {
 #pragma unroll 1
-      for (int apart = DPLR_TOKENS; apart > 0; apart /= 2) multiply<false>(stage, apart / 2, sums);
+      for (int apart = DPLR_TOKENS; apart > 0; apart /= 2) {  // fewer sums at a time need fewer registers
+        multiply<false, true, false>(stage, apart / 2, sums);
+        multiply<false, false, true>(stage, apart / 2, sums);
+      }
       decay_rows(stage);
     }
     put_square(stage.a_k, sums.ak);
@@ -85,7 +88,7 @@ class DplrPreparation {
 #pragma unroll
     for (int i = 0; i < DPLR_TOKENS; i += ROWS) {
       const int row = i + lane / PARTS;
-      const u32 at = SWIZZLED ? Swizzled<N * sizeof(E)>::offset(row, part) : (row * PARTS + part) * 16;
+      const u32 at = SWIZZLED ? DplrRows<N>::offset(row, part) : (row * PARTS + part) * 16;
       const bool exists = chunk.first + row < chunk.end;
       copy_part(exists ? begin + row * stride : 0, at, exists, from, to, more...);
     }
@@ -121,64 +124,73 @@ class DplrPreparation {
     return __any_sync(~0u, !mild) == 0;
   }
 
-  // Computes the sums for some pairs (i, j) of tokens, and sets them in `sums`.
+  // Computes the sums for some pairs (i, j) of tokens, of a with A and of r with R, and sets them in `sums`.
   // - MILD: all pairs. Decays are relative to the chunk's middle, and `apart` is half a chunk. decay_rows() is done, too: the
   //   decays up to the middle, or from there on, make its decays from these.
   // - `apart` is 8, 4, 2 or 1: the pairs whose tokens lie in neighbouring groups of `apart` tokens, of which the first has an
   //   even number. Decays are relative to the place between the groups. i has operands only as a row, and j as a column.
   // - `apart` is 0: the pairs i = j, whose d(i, j) is 1.
-  template <bool MILD>
+  template <bool MILD, bool A, bool R>
   __device__ __forceinline__ void multiply(Stage& stage, int apart, Products& sums) const {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     Products d = {};
 #pragma unroll 1
-    for (int first = 0; first < K; first += 32) {
-      u32 rows_a[2][4], rows_r[2][4], columns_b[2][4], columns_k[2][4];  // of tokens g and g + 8; 8 keys
-      f32 there[8], begun[8], left[8];
-      if (MILD) {
-        read_gates(DPLR_TOKENS / 2, first + t * 8, there);
-        read_gates(DPLR_TOKENS, first + t * 8, left);
-        for (int i = 0; i < 8; ++i)
-          begun[i] = exp2_approx(there[i]), left[i] = exp2_approx(left[i] - there[i]);
-      }
+    for (int part = t; part < K / 8; part += 4) {
+      Rows rows[2];  // of tokens g and g + 8
+      for (int half = 0; half < 2; ++half) rows[half] = read(stage, g + half * 8, part);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int token = g + half * 8, at = (token & -2 * apart) + apart;
-        const bool below = MILD || apart == 0 || (token & apart) != 0, above = MILD || apart == 0 || !below;
-        f32 r[8], k[8], a[8], b[8], before[8], after[8];
-        const int part = first / 8 + t, key = read(stage, token, part, r, k, a, b);
-        read_gates(token, key, before);
-        read_gates(token + 1, key, after);
-        if (!MILD) read_gates(at, key, there);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          if (!MILD && apart == 0) before[i] = after[i] = there[i];
-          const f32 since = after[i] - there[i], column = above ? exp2_approx(-since) : 0.0f;
-          a[i] *= below ? exp2_approx(before[i] - there[i]) : 0.0f;
-          r[i] *= below ? exp2_approx(since) : 0.0f;
-          b[i] *= column, k[i] *= column;
-        }
-        pack_eight(rows_a[half], a);
-        pack_eight(rows_r[half], r);
-        pack_eight(columns_b[half], b);
-        pack_eight(columns_k[half], k);
+      for (int four = 0; four < 2; ++four) {
+        const int key = part * 8 + four * 4;
+        f32 there[4], begun[4], left[4];
         if (MILD) {
-#pragma unroll
-          for (int i = 0; i < 8; ++i) a[i] *= begun[i], r[i] *= begun[i], b[i] *= left[i], k[i] *= left[i];
-          write_rows(stage, token, part, r, k, a, b);
+          read_gates(DPLR_TOKENS / 2, key, there);
+          read_gates(DPLR_TOKENS, key, left);
+          for (int i = 0; i < 4; ++i)
+            begun[i] = exp2_approx(there[i]), left[i] = exp2_approx(left[i] - there[i]);
         }
-      }
+        u32 rows_a[4], rows_r[4], columns_b[4],
+            columns_k[4];  // operands of mma(), columns in the order of a left one
 #pragma unroll
-      for (int i = 0; i < 4; i += 2) {
-        const u32 a[4] = {rows_a[0][i], rows_a[1][i], rows_a[0][i + 1], rows_a[1][i + 1]};
-        const u32 r[4] = {rows_r[0][i], rows_r[1][i], rows_r[0][i + 1], rows_r[1][i + 1]};
+        for (int half = 0; half < 2; ++half) {
+          const int token = g + half * 8, at = (token & -2 * apart) + apart;
+          const bool below = MILD || apart == 0 || (token & apart) != 0, above = MILD || apart == 0 || !below;
+          Four x = widened(rows[half], four);
+          f32 before[4], after[4];
+          read_gates(token, key, before);
+          read_gates(token + 1, key, after);
+          if (!MILD) read_gates(at, key, there);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            if (!MILD && apart == 0) before[i] = after[i] = there[i];
+            const f32 since = after[i] - there[i], column = above ? exp2_approx(-since) : 0.0f;
+            x.a[i] *= below ? exp2_approx(before[i] - there[i]) : 0.0f;
+            x.r[i] *= below ? exp2_approx(since) : 0.0f;
+            x.b[i] *= column, x.k[i] *= column;
+          }
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            rows_a[half + i * 2] = pack<T>(x.a[2 * i], x.a[2 * i + 1]);
+            rows_r[half + i * 2] = pack<T>(x.r[2 * i], x.r[2 * i + 1]);
+            columns_b[half + i * 2] = pack<T>(x.b[2 * i], x.b[2 * i + 1]);
+            columns_k[half + i * 2] = pack<T>(x.k[2 * i], x.k[2 * i + 1]);
+          }
+          if (MILD) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+              x.a[i] *= begun[i], x.r[i] *= begun[i], x.b[i] *= left[i], x.k[i] *= left[i];
+            narrow_to(rows[half], four, x);
+          }
+        }
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
-          mma<T>(d.ab[n], a, columns_b[n][i], columns_b[n][i + 1]);
-          mma<T>(d.ak[n], a, columns_k[n][i], columns_k[n][i + 1]);
-          mma<T>(d.rb[n], r, columns_b[n][i], columns_b[n][i + 1]);
-          mma<T>(d.rk[n], r, columns_k[n][i], columns_k[n][i + 1]);
+          if (A) mma<T>(d.ab[n], rows_a, columns_b[n], columns_b[n + 2]);
+          if (A) mma<T>(d.ak[n], rows_a, columns_k[n], columns_k[n + 2]);
+          if (R) mma<T>(d.rb[n], rows_r, columns_b[n], columns_b[n + 2]);
+          if (R) mma<T>(d.rk[n], rows_r, columns_k[n], columns_k[n + 2]);
         }
+      }
+      if (MILD) {
+        for (int half = 0; half < 2; ++half) write(stage, g + half * 8, part, rows[half]);
       }
     }
 #pragma unroll
@@ -189,8 +201,8 @@ class DplrPreparation {
         const bool pair =
             MILD ||
             (apart == 0 ? i == j : (i & apart) && !(j & apart) && (i & -2 * apart) == (j & -2 * apart));
-        if (pair && j < i) sums.ab[n][e] = d.ab[n][e], sums.ak[n][e] = d.ak[n][e];
-        if (pair && j <= i) sums.rb[n][e] = d.rb[n][e], sums.rk[n][e] = d.rk[n][e];
+        if (A && pair && j < i) sums.ab[n][e] = d.ab[n][e], sums.ak[n][e] = d.ak[n][e];
+        if (R && pair && j <= i) sums.rb[n][e] = d.rb[n][e], sums.rk[n][e] = d.rk[n][e];
       }
     }
   }
@@ -198,25 +210,30 @@ class DplrPreparation {
   // Multiplies the lane's elements of r, k, a and b in place by the decays that the products with the state need.
   __device__ __forceinline__ void decay_rows(Stage& stage) const {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int first = 0; first < K / 8; first += 4) {
-      const int part = first + t;
+#pragma unroll 1
+    for (int part = t; part < K / 8; part += 4) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int token = g + half * 8;
-        f32 r[8], k[8], a[8], b[8], before[8], after[8], whole[8];
-        const int key = read(stage, token, part, r, k, a, b);
-        read_gates(token, key, before);
-        read_gates(token + 1, key, after);
-        read_gates(DPLR_TOKENS, key, whole);
+        Rows rows = read(stage, token, part);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          const f32 left = exp2_approx(whole[i] - after[i]);
-          a[i] *= exp2_approx(before[i]);
-          r[i] *= exp2_approx(after[i]);
-          b[i] *= left, k[i] *= left;
+        for (int four = 0; four < 2; ++four) {
+          const int key = part * 8 + four * 4;
+          Four x = widened(rows, four);
+          f32 before[4], after[4], whole[4];
+          read_gates(token, key, before);
+          read_gates(token + 1, key, after);
+          read_gates(DPLR_TOKENS, key, whole);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const f32 left = exp2_approx(whole[i] - after[i]);
+            x.a[i] *= exp2_approx(before[i]);
+            x.r[i] *= exp2_approx(after[i]);
+            x.b[i] *= left, x.k[i] *= left;
+          }
+          narrow_to(rows, four, x);
         }
-        write_rows(stage, token, part, r, k, a, b);
+        write(stage, token, part, rows);
       }
     }
   }
@@ -225,7 +242,10 @@ class DplrPreparation {
   // of AB, that of the inverse is E C D, in TF32. The upper right block is 0.
   __device__ __forceinline__ void invert(Stage& stage, const f32 (&ab)[2][4]) {
     constexpr int PITCH = 20;
-    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int thread = static_cast<int>(threadIdx.x);
+    asm volatile(""
+                 : "+r"(thread));  // g and t are computed here, and need no register while the products run
+    const int lane = thread % 32, g = lane / 4, t = lane % 4;
     f32* const block = scratch_.gate + Scratch::PITCH;  // row 0 of the gates stays
     const auto place = [&](int row, int column) { return block + row * PITCH + column; };
     const auto pair = [&](int row, int column) { return reinterpret_cast<float2*>(place(row, column)); };
@@ -270,44 +290,58 @@ class DplrPreparation {
     __syncwarp();  // the next chunk's gates take the place of the block
   }
 
-  // Reads 8 neighbouring elements of a token's r, k, a and b, and returns the number of the first. r is multiplied by scale.
-  // With kk_a, a and b both have the opposite sign; this does not change b (a^T S).
-  __device__ __forceinline__ int read(const Stage& stage, int token, int part, f32 (&r)[8], f32 (&k)[8],
-                                      f32 (&a)[8], f32 (&b)[8]) const {
+  // Eight neighbouring elements of a token's rows, and four of them.
+  struct Rows {
+    Vec<T, 8> r, k, a, b;
+  };
+  struct Four {
+    f32 r[4], k[4], a[4], b[4];
+  };
+  __device__ static __forceinline__ Rows read(const Stage& stage, int token, int part) {
     const u32 at = DplrRows<K>::offset(token, part) / sizeof(T);
-    widen(load_shared<8>(stage.r + at), r);
-    widen(load_shared<8>(stage.k + at), k);
-    widen(load_shared<8>(stage.a + at), a);
-    widen(load_shared<8>(stage.b + at), b);
+    return {load_shared<8>(stage.r + at), load_shared<8>(stage.k + at), load_shared<8>(stage.a + at),
+            load_shared<8>(stage.b + at)};
+  }
+  __device__ static __forceinline__ void write(Stage& stage, int token, int part, const Rows& rows) {
+    const u32 at = DplrRows<K>::offset(token, part) / sizeof(T);
+    put(stage.r + at, rows.r), put(stage.k + at, rows.k), put(stage.a + at, rows.a),
+        put(stage.b + at, rows.b);
+  }
+  __device__ static __forceinline__ void put(T* to, const Vec<T, 8>& x) {
+    *reinterpret_cast<uint4*>(to) = make_uint4(x.word[0], x.word[1], x.word[2], x.word[3]);
+  }
+  // Returns the inputs of the recurrence. r is multiplied by scale. With kk_a, a and b both have the opposite sign; this does
+  // not change b (a^T S).
+  __device__ __forceinline__ Four widened(const Rows& rows, int four) const {
+    Four x;
+    widen_four(rows.r, four, x.r), widen_four(rows.k, four, x.k), widen_four(rows.a, four, x.a),
+        widen_four(rows.b, four, x.b);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      r[i] *= scale_;
-      if (FORM == Wkv7Form::kk_a) b[i] *= -a[i];
+    for (int i = 0; i < 4; ++i) {
+      x.r[i] *= scale_;
+      if (FORM == Wkv7Form::kk_a) x.b[i] *= -x.a[i];
     }
-    return part * 8;
+    return x;
+  }
+  __device__ static __forceinline__ void widen_four(const Vec<T, 8>& from, int four, f32 (&to)[4]) {
+    Vec<T, 4> half;
+    half.word[0] = from.word[four * 2], half.word[1] = from.word[four * 2 + 1];
+    widen(half, to);
+  }
+  __device__ static __forceinline__ void narrow_to(Rows& rows, int four, const Four& x) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      rows.r.word[four * 2 + i] = pack<T>(x.r[2 * i], x.r[2 * i + 1]);
+      rows.k.word[four * 2 + i] = pack<T>(x.k[2 * i], x.k[2 * i + 1]);
+      rows.a.word[four * 2 + i] = pack<T>(x.a[2 * i], x.a[2 * i + 1]);
+      rows.b.word[four * 2 + i] = pack<T>(x.b[2 * i], x.b[2 * i + 1]);
+    }
   }
   __device__ __forceinline__ f32* gates(int row) const { return scratch_.gate + row * Scratch::PITCH; }
-  __device__ __forceinline__ void read_gates(int row, int key, f32 (&gate)[8]) const {
-    widen(load_shared<8>(gates(row) + key), gate);
+  __device__ __forceinline__ void read_gates(int row, int key, f32 (&gate)[4]) const {
+    widen(load_shared<4>(gates(row) + key), gate);
   }
 
-  __device__ static __forceinline__ void pack_eight(u32 (&packed)[4], const f32 (&x)[8]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) packed[i] = pack<T>(x[2 * i], x[2 * i + 1]);
-  }
-  __device__ static __forceinline__ void write_rows(Stage& stage, int token, int part, const f32 (&r)[8],
-                                                    const f32 (&k)[8], const f32 (&a)[8], const f32 (&b)[8]) {
-    write_eight(stage.r, token, part, r);
-    write_eight(stage.k, token, part, k);
-    write_eight(stage.a, token, part, a);
-    write_eight(stage.b, token, part, b);
-  }
-  __device__ static __forceinline__ void write_eight(T* rows, int token, int part, const f32 (&x)[8]) {
-    u32 packed[4];
-    pack_eight(packed, x);
-    *reinterpret_cast<uint4*>(reinterpret_cast<u8*>(rows) + DplrRows<K>::offset(token, part)) =
-        make_uint4(packed[0], packed[1], packed[2], packed[3]);
-  }
   __device__ static __forceinline__ void put_square(T* square, const f32 (&d)[2][4]) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     u8* const bytes = reinterpret_cast<u8*>(square) + t * 4;

@@ -9,7 +9,7 @@
 //   slice of the state, and takes it from chunk to chunk (DeltaWalk). Another thread loads q, k and v into a ring of stages.
 #include "kiln/cluster.cuh"
 #include "kiln/pdl.cuh"
-#include "recurrent/chunk/items.cuh"
+#include "recurrent/chunk/places.cuh"
 #include "recurrent/chunk/prepare_keys.cuh"
 #include "recurrent/chunk/walk.cuh"
 #include "recurrent/state_slots.cuh"

@@ -1,6 +1,5 @@
-// The items of a cluster of delta_chunk, and the chunks of their tokens.
+// The items of a block of dplr_chunk or of a cluster of delta_chunk, and the tokens of each.
 #pragma once
-#include "recurrent/chunk/memory.cuh"
 #include "recurrent/sequences.cuh"
 
 namespace kiln {
@@ -89,52 +88,5 @@ class ChunkItems {
   i32 begin_, end_, slot_;
   bool starts_;
 };
-
-// The warpgroup that prepares a chunk, for the chunks of a cluster one after the other. Blocks `first` to `blocks` - 1 prepare.
-// Neighbouring chunks go to different blocks.
-template <int GROUPS>
-class ChunkTurn {
- public:
-  __device__ __forceinline__ ChunkTurn(int first, int blocks) : first_(first), blocks_(blocks) {}
-  __device__ __forceinline__ int rank() const { return rank_; }
-  __device__ __forceinline__ int group() const { return group_; }
-  __device__ __forceinline__ void next() {
-    if (++rank_ < blocks_) return;
-    rank_ = first_;
-    group_ = (group_ + 1) % GROUPS;
-  }
-
- private:
-  const int first_, blocks_;
-  int rank_ = first_, group_ = 0;
-};
-
-// A chunk of a cluster's items.
-struct ChunkPlace {
-  u32 index;  // of the item
-  int first;  // the chunk's first token, or -1 after the last chunk
-  ChunkItem item;
-};
-
-// Returns the chunk that comes `chunks` chunks after the first one of item `place.index`, or after `place` itself if that is
-// a chunk. Items that do not exist have no chunks.
-template <int SLICES, bool SLOTS>
-__device__ __forceinline__ ChunkPlace chunk_after(ChunkPlace place, int chunks, const ChunkSequences& in,
-                                                  u32 step) {
-  ChunkItems<SLICES, SLOTS, false> items(in, place.index, step);
-#pragma unroll 1
-  for (; items.any(); items.next(), place.first = -1) {
-    if (place.first < 0) {
-      place.item = items.now();
-      place.first = place.item.begin;
-    }
-    const int left = place.item.exists() ? (place.item.end - place.first + CHUNK - 1) / CHUNK : 0;
-    if (chunks < left) break;
-    chunks -= left;
-  }
-  place.index = items.index();
-  if (place.first >= 0) place.first += chunks * CHUNK;
-  return place;
-}
 
 }  // namespace kiln

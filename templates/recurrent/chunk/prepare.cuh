@@ -14,8 +14,8 @@
 #include "kiln/hopper/results.cuh"
 #include "kiln/hopper/warpgroup.cuh"
 #include "kiln/reduce.cuh"
-#include "recurrent/chunk/items.cuh"
 #include "recurrent/chunk/panels.cuh"
+#include "recurrent/chunk/places.cuh"
 #include "recurrent/delta_steps.cuh"
 #include "recurrent/sequences.cuh"
 
