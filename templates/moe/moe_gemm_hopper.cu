@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   constexpr int BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK)), BLOCK = Memory::TOKENS;
   constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;
   constexpr int PARTS = scale_parts<Shape, GATED>, LOADERS = Shape::loaders;
-  // The b of an expert is larger than the L2: 32 blocks of tokens share a column of it before the next is read, and it stays
+  // The b of an expert is larger than the L2. So 32 blocks of tokens share a column of it before the next is read. It stays
   // in the L2 rather than the tokens, which only this expert reads.
   constexpr bool LARGE = !SWAP && i64{GATED ? 2 : 1} * N * K * static_cast<int>(sizeof(AB)) > 64 << 20;
   using Rows = Routing<LAYOUT, BLOCK, E>;
