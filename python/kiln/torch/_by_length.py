@@ -1,7 +1,7 @@
 """Operators that run a chunked template for long sequences, and a recurrent template for the others.
 
     delta_rule       delta_chunk or delta_recurrent
-    wkv7             dplr_chunk, where it is shipped, or wkv7_recurrent
+    wkv7             dplr_chunk or wkv7_recurrent
 
 delta_rule_pool and wkv7_pool have states in the slots of a pool.
 
