@@ -578,10 +578,16 @@ def test_operators_with_out_are_sound(name, launching):
 
 def test_attention_refuses_what_no_kernel_takes(launching, driver):
     e4m3, (k, v, pages), q = torch.float8_e4m3fn, caches(), bf16(3, 8, 64)
-    module = attention()
+    module, steps = attention(), attention()
     module.plan([0, 3, 4, 10], **CHUNKS)
+    steps.plan([0, 3, 4, 10], **{name: lengths for name, lengths in CHUNKS.items() if name != "qo_indptr"})
+    assert steps.is_decode
     before = driver.launches()
     for call, text in (
+        *(
+            (lambda given=given: steps(q, k, v, pages, **{given: torch.zeros(8)}), f"{given} is given, but this Attention has")
+            for given in ("alibi_slopes", "mask", "mask_indptr", "sinks")
+        ),
         (lambda: attention(kv_dtype=e4m3, page_size=0), "page_size = 0 was asked for, but attn_decode_paged .*kv_dtype"),
         (lambda: attention(kv_dtype=e4m3, causal=False), "causal = False was asked for"),
         (lambda: attention(kv_dtype=e4m3, mask=True), "mask was asked for"),
@@ -593,6 +599,8 @@ def test_attention_refuses_what_no_kernel_takes(launching, driver):
         (lambda: attention(head_size=72), "parameter 'D': 72 is not allowed"),
         (lambda: module(q, k, v), "kv_indices is not given, but this Attention has page_size = 16"),
         (lambda: module(q, k, v, pages, sinks=torch.zeros(8)), "sinks is given, but this Attention has sinks = False"),
+        (lambda: module(q, k, v, pages, mask=torch.zeros(8)), "mask is given, but this Attention has mask = False"),
+        (lambda: module(q, k, v, pages, mask_indptr=torch.zeros(8)), "mask_indptr is given, but this Attention has mask = False"),
         (lambda: module(q, k, v, pages, k_scale=torch.ones(1)), "k_scale or v_scale is given"),
         (lambda: module(q, k, v, pages, out=bf16(2, 8, 64)), r"out is \[2, 8, 64\], expected \[3, 8, 64\]"),
         (lambda: module(q, k, v, pages, out=q.half()), "out is torch.float16, expected torch.bfloat16"),

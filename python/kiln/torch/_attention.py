@@ -213,6 +213,16 @@ class Attention(_PagedPlanned):
         Results for rows of q after the plan's last token are not written: they hold whatever the memory held.
         Raises Error for a tensor of another type or shape, and for tensors that the options do not ask for, or lack.
         """
+        for name, option, wanted, given in (
+            ("kv_indices", f"page_size = {self.page_size}", self.page_size > 0, kv_indices is not None),
+            ("alibi_slopes", f"alibi = {self.alibi}", self.alibi, alibi_slopes is not None),
+            ("mask", f"mask = {self.mask}", self.mask, mask is not None),
+            ("sinks", f"sinks = {self.sinks}", self.sinks, sinks is not None),
+        ):
+            if wanted != given:
+                refuse(f"{name} is {'' if given else 'not '}given, but this {type(self).__name__} has {option}")
+        if mask_indptr is not None and not self.mask:
+            refuse(f"mask_indptr is given, but this {type(self).__name__} has mask = False")
         if self.is_decode and self.decode is not None:
             return self.decode(q, k, v, kv_indices, alibi_slopes=alibi_slopes, k_scale=k_scale, v_scale=v_scale, out=out)
         key, value, rows = ("k_cache", "v_cache", (k.shape[0], self.page_size)) if self.page_size else ("k", "v", (k.shape[0],))
@@ -222,14 +232,6 @@ class Attention(_PagedPlanned):
         of_shape(k, key, *rows, self.kv_heads, self.head_size)
         of_shape(v, value, *rows, self.kv_heads, self.value_size)
         of_shape(out, "out", q.shape[0], self.heads, self.value_size)
-        for name, option, wanted, given in (
-            ("kv_indices", f"page_size = {self.page_size}", self.page_size > 0, kv_indices is not None),
-            ("alibi_slopes", f"alibi = {self.alibi}", self.alibi, alibi_slopes is not None),
-            ("mask", f"mask = {self.mask}", self.mask, mask is not None),
-            ("sinks", f"sinks = {self.sinks}", self.sinks, sinks is not None),
-        ):
-            if wanted != given:
-                refuse(f"{name} is {'' if given else 'not '}given, but this {type(self).__name__} has {option}")
         if self.kv_dtype == self.dtype and (k_scale is not None or v_scale is not None):
             refuse(f"k_scale or v_scale is given, but this {type(self).__name__} has kv_dtype = dtype = {self.dtype}")
         tensors = (q, k, v) if kv_indices is None else (q, k, v, kv_indices)

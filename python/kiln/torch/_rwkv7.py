@@ -14,7 +14,7 @@ from ._shapes import of_shape, refuse
 
 _conv1d_pool, _gemm_batched = operators["conv1d_pool"], operators["gemm_batched"]
 _shift_mix, _kprep, _out = (operators[f"rwkv7_{name}"] for name in ("shift_mix", "kprep", "out"))
-#: The recurrence of all calls: dplr_chunk for prompts on Hopper, wkv7_recurrent otherwise.
+#: The recurrence of all calls: dplr_chunk for prompts, wkv7_recurrent otherwise.
 _wkv7_pool = _by_length.choosing["wkv7_pool"]
 #: the factor of the decay's logarithm: exp(-1/2)
 LEAST_LOG_DECAY = -0.6065306597126334
