@@ -66,9 +66,10 @@ def test_a_python_without_kiln_says_so_and_runs(tmp_path):
 @pytest.mark.parametrize(
     "variables, directory",
     [
-        ({"TRITON_CACHE_DIR": "/tmp/kiln-triton-abc", "TRITON_CACHE_DIR_BEFORE_KILN": "/of/the/user"}, "/of/the/user"),
-        ({"TRITON_CACHE_DIR": "/tmp/kiln-triton-abc"}, "None"),
+        ({"TRITON_CACHE_DIR": "/tmp/kiln-private-triton-abcdefg8", "TRITON_CACHE_DIR_BEFORE_KILN": "/of/the/user"}, "/of/the/user"),
+        ({"TRITON_CACHE_DIR": "/tmp/kiln-private-triton-abcdefg8"}, "None"),
         ({"TRITON_CACHE_DIR": "/of/the/user"}, "/of/the/user"),
+        ({"TRITON_CACHE_DIR": "/of/kiln-private-triton-user-of-mine"}, "/of/kiln-private-triton-user-of-mine"),
         ({"TRITON_CACHE_DIR": "/of/the/user", "TRITON_CACHE_DIR_BEFORE_KILN": "/another"}, "/of/the/user"),
     ],
 )

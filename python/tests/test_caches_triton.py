@@ -111,7 +111,7 @@ def test_inductor_launches_kernels_of_the_store_without_triton(tmp_path):
         done = json.loads(out.splitlines()[-1])
         assert done["launched"], start
         assert "add.cubin" in done["bundled"], start
-        assert pathlib.Path(done["directory"]).name.startswith("kiln-triton-")
+        assert pathlib.Path(done["directory"]).name.startswith("kiln-private-triton-")
         assert not pathlib.Path(done["directory"]).exists(), "it went with its process"
     assert not (tmp_path / "triton").exists(), "Triton's own directory has nothing"
 

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Mapping
 from multiprocessing import util
 
+from .. import _locks
+
 MAGIC = b"kilnfile"
 
 
@@ -54,13 +56,14 @@ class PrivateDirectory:
     """A directory of this process alone (0700), removed when the process ends. A forked child makes its own."""
 
     def __init__(self, prefix: str) -> None:
-        self.prefix, self._made = prefix, (0, pathlib.Path())
+        self.prefix, self._made, self._lock = prefix, (0, pathlib.Path()), _locks.Lock()
 
     def path(self) -> pathlib.Path:
-        if self._made[0] != os.getpid():
-            self._made = (os.getpid(), pathlib.Path(tempfile.mkdtemp(prefix=self.prefix)))
-            util.Finalize(None, self._remove, args=self._made, exitpriority=0)  # also in children of multiprocessing
-        return self._made[1]
+        with self._lock:  # threads that come together have one directory
+            if self._made[0] != os.getpid():
+                self._made = (os.getpid(), pathlib.Path(tempfile.mkdtemp(prefix=self.prefix)))
+                util.Finalize(None, self._remove, args=self._made, exitpriority=0)  # also in children of multiprocessing
+            return self._made[1]
 
     def write(self, folder: str, files: Mapping[str, bytes]) -> dict[str, str]:
         """Writes files that other threads may write, too. Returns their paths."""

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import sys
 import sysconfig
 import threading
@@ -25,7 +26,7 @@ _left = 0  # the process that has run _leave()
 START = pathlib.Path(__file__).parent / "start"  # the folder of a sitecustomize that switches the caches on
 _TRITON = "TRITON_CACHE_DIR"
 _TRITON_BEFORE = "TRITON_CACHE_DIR_BEFORE_KILN"  # what children of this process get in its place
-triton_files = _files.PrivateDirectory("kiln-triton-")
+triton_files = _files.PrivateDirectory("kiln-private-triton-")
 
 
 def wait() -> float:
@@ -107,7 +108,7 @@ def hide_triton_files() -> None:
 
 
 def _is_of_kiln(directory: str) -> bool:
-    return pathlib.Path(directory).name.startswith(triton_files.prefix)
+    return re.fullmatch(re.escape(triton_files.prefix) + "[a-z0-9_]{8}", pathlib.Path(directory).name) is not None
 
 
 def _leave_well() -> None:

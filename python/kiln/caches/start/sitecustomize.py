@@ -9,6 +9,7 @@ Another sitecustomize of the path runs, too. A fault here is a line on stderr, a
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 
 # Folders whose sitecustomize has run: there may be two copies of this file on the path.
@@ -53,7 +54,7 @@ class _AfterTorch:
 def _leave_the_parents_directory() -> None:
     """Gives Triton its own directory back: kiln.caches named a private one of the parent, which goes with the parent."""
     before = os.environ.pop("TRITON_CACHE_DIR_BEFORE_KILN", None)
-    if os.path.basename(os.environ.get("TRITON_CACHE_DIR", "")).startswith("kiln-triton-"):
+    if re.fullmatch("kiln-private-triton-[a-z0-9_]{8}", os.path.basename(os.environ.get("TRITON_CACHE_DIR", ""))):
         del os.environ["TRITON_CACHE_DIR"]
         if before is not None:
             os.environ["TRITON_CACHE_DIR"] = before

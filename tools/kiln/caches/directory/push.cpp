@@ -22,7 +22,10 @@ Pushed push_captured(const Target& target, const Tree& tree, fleet::Tier& tier, 
       files.insert(cache::blob_key({kFileSpace, kFileCompatibility, entry.digest.hex()}).key);
   BundleStores stores(config);
   Pushed out = push_keys(files, tier, stores, quiet);
-  if (out.covers_all()) out += push_keys({cache::blob_key(target.record).key}, tier, stores, true);
+  if (out.covers_all())
+    out += push_keys({cache::blob_key(target.record).key}, tier, stores, true);
+  else
+    ++out.entries, ++out.left;  // the record, which must not name files that are not there
   return out;
 }
 
