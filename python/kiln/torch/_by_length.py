@@ -40,7 +40,7 @@ PAIRS = {
 }
 #: launches of the operators that these are made of, by name; tests replace them
 _kernels: dict[str, Any] = {
-    name: _registry._operators[f"kiln::{name}"].real for pair in PAIRS.values() for name in pair[:2] if name in operators
+    name: _registry.real(f"kiln::{name}") for pair in PAIRS.values() for name in pair[:2] if name in operators
 }
 
 

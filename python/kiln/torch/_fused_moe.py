@@ -29,7 +29,7 @@ ORDERS = ("gate_first", "up_first")
 MOST_TOKENS_OF_ROUTE, MOST_CHOICES_OF_ROUTE = 512, 8192
 #: Launches of the operators that fused_moe is made of, by name. A call of torch.ops would take twice the host's time.
 #: Tests replace them.
-_kernels: dict[str, Any] = {name: _registry._operators[f"kiln::{name}"].real for name in operators}
+_kernels: dict[str, Any] = {name: _registry.real(f"kiln::{name}") for name in operators}
 
 
 class Call(NamedTuple):
