@@ -640,8 +640,8 @@ def l2norm(x, eps=1e-6):
     return (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps),), {}
 
 
-delta_chunk = delta_rule = delta_recurrent
-delta_chunk_pool = delta_rule_pool = delta_recurrent_pool
+delta_chunk = delta_chunk_mma = delta_rule = delta_recurrent
+delta_chunk_pool = delta_chunk_mma_pool = delta_rule_pool = delta_recurrent_pool
 dplr_chunk = wkv7 = wkv7_recurrent
 dplr_chunk_pool = wkv7_pool = wkv7_recurrent_pool
 

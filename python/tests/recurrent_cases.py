@@ -46,7 +46,7 @@ def cases():
         named |= {"cu_seqlens": torch.tensor([0, tokens // 2, tokens // 2, tokens], dtype=I64, device=d)}
         return (q, k, v, t(d, 5, 4, 128, 128), torch.tensor([4, 0, 2], dtype=torch.int32, device=d), b, a), named
 
-    return [
+    out = [
         *((name, gated_call) for name in ("delta_recurrent", "delta_chunk", "delta_rule")),
         *((name, gated_pool) for name in ("delta_recurrent_pool", "delta_chunk_pool", "delta_rule_pool")),
         ("delta_rule_pool", lambda d: gated_pool(d, 90)),
@@ -225,3 +225,5 @@ def cases():
         ("l2norm", lambda d: ((t(d, 12, 4, 64),), {})),
         ("attn_merge", lambda d: ((t(d, 6, 3, 4, 64), t(d, 6, 3, 4, dtype=torch.float32)), {})),
     ]
+    chunks = [(name.replace("delta_chunk", "delta_chunk_mma"), make) for name, make in out if name.startswith("delta_chunk")]
+    return out + chunks

@@ -71,20 +71,20 @@ def pooled(call, sequences, state_out_indices=None, **named):
     return (q, k, v, state, torch.zeros(sequences, dtype=torch.int32), beta, g), named | {"state_out_indices": state_out_indices}
 
 
-def least_of(name):
+def least_of(name, hopper=True):
     """The least number of tokens of one sequence that the manifest gives to the chunked operator."""
     return next(
         tokens
         for tokens in range(1, 200)
-        if picked(name, *(delta(1, tokens) if name == "delta_rule" else pooled(delta(1, tokens), 1)))
+        if picked(name, *(delta(1, tokens) if name == "delta_rule" else pooled(delta(1, tokens), 1)), hopper=hopper)
     )
 
 
-def picked(name, arguments, named):
-    """True when the chunked operator takes a call, on a device that has it."""
-    chunked, recurrent, _ = _by_length.PAIRS[name]
-    choice = _by_length.Choice(descriptions[chunked], descriptions[recurrent])
-    return choice.suits(choice.given(arguments, named))
+def picked(name, arguments, named, hopper=True):
+    """The chunked operator that takes a call, on Hopper or on another GPU; or None."""
+    members = _by_length.MEMBERS[name]
+    choice = _by_length.Choice({one: descriptions[one] for one in members.chunked}, descriptions[members.recurrent])
+    return choice.pick(choice.given(arguments, named), [one for one in members.chunked if hopper or one not in _by_length.HOPPER])
 
 
 @pytest.mark.parametrize("name", ["delta_rule", "delta_rule_pool"])
@@ -97,7 +97,29 @@ def test_long_sequences_go_to_the_chunked_operator(name):
     assert picked(name, *call(1, 2048, dtype=F16, key=64, value=192)) and picked(name, *call(1, 2048, gates=0))
     assert not picked(name, *call(1, 2048, dtype=F32))
     assert not picked(name, *call(1, 2048, key=96, value=96)) and not picked(name, *call(1, 2048, value=96))
-    assert not picked(name, *call(1, 2048, gates=3)), "one gate for each element of a key"
+    assert picked(name, *call(1, 2048)) == name.replace("rule", "chunk")
+
+
+@pytest.mark.parametrize("name", ["delta_rule", "delta_rule_pool"])
+def test_other_gpus_and_gates_of_each_key_have_chunks_of_16_tokens(name):
+    call = (lambda *a, **n: delta(*a, **n)) if name == "delta_rule" else (lambda *a, **n: pooled(delta(*a, **n), a[0]))
+    chunked, least = name.replace("rule", "chunk_mma"), least_of(name, hopper=False)
+    assert 1 < least <= 64
+    for hopper in (False, True):
+        assert picked(name, *call(1, 2048, gates=3), hopper=hopper) == chunked
+        assert picked(name, *call(8, least, gates=3), hopper=hopper) == chunked
+        assert picked(name, *call(8, least - 1, gates=3), hopper=hopper) is None
+    for gates in (0, 2):
+        assert picked(name, *call(1, 2048, gates=gates), hopper=False) == chunked
+        assert picked(name, *call(8, least - 1, gates=gates), hopper=False) is None
+    assert picked(name, *call(1, 2048, dtype=F32), hopper=False) is None
+    assert picked(name, *call(1, 2048, key=96, value=96), hopper=False) is None
+
+
+def test_chunked_operators_of_a_choice_have_the_same_inputs():
+    for members in _by_length.MEMBERS.values():
+        inputs = [descriptions[one]["inputs"] for one in members.chunked]
+        assert all(one == inputs[0] for one in inputs)
 
 
 def test_sequences_of_any_length_count_with_their_mean():
@@ -115,12 +137,12 @@ def test_states_after_each_token_need_the_recurrent_operator():
 
 
 def test_the_picked_operator_gets_every_input(monkeypatch):
-    """By place and by name, on a device that has both templates and on one that has not."""
+    """By place and by name, on a device that has all templates, on one without that of Hopper, and on one that has none."""
     got = []
     monkeypatch.setattr(
         _by_length, "_kernels", {name: lambda *a, name=name, **n: got.append((name, a, n)) for name in _by_length._kernels}
     )
-    monkeypatch.setattr(_by_length, "_runs_on", lambda device, pair: pair.hopper)
+    monkeypatch.setattr(_by_length, "_runs_on", lambda device, name: True)
     arguments, _ = delta(1, 2048)
     a_log = torch.zeros(2)
     real = _by_length._registry._operators["kiln::delta_rule"].real
@@ -129,9 +151,12 @@ def test_the_picked_operator_gets_every_input(monkeypatch):
     given = dict(zip(names, given, strict=True))
     assert name == "delta_chunk" and given["scale"] == 0.5 and given["l2norm"] and given["a_log"] is a_log
     assert given["gate_input"] == "softplus" and given["beta_input"] == "plain" and given["initial_state"] is None
-    monkeypatch.setattr(_by_length, "_runs_on", lambda device, pair: False)
+    monkeypatch.setattr(_by_length, "_runs_on", lambda device, name: name not in _by_length.HOPPER)
     real(*arguments, 0.5, l2norm=True)
-    assert got[1][0] == "delta_recurrent" and got[1][1][5] == 0.5 and got[1][2] == {"l2norm": True}
+    assert got[1][0] == "delta_chunk_mma" and dict(zip(names, got[1][1], strict=True))["scale"] == 0.5
+    monkeypatch.setattr(_by_length, "_runs_on", lambda device, name: False)
+    real(*arguments, 0.5, l2norm=True)
+    assert got[2][0] == "delta_recurrent" and got[2][1][5] == 0.5 and got[2][2] == {"l2norm": True}
 
 
 def test_a_size_that_changes_needs_no_guard():

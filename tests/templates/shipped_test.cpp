@@ -9,32 +9,12 @@ namespace {
 
 class ShippedTemplates : public KilnCompiler {};
 
-const char* const kNames[] = {"act_and_mul",
-                              "amax",
-                              "append_paged_kv",
-                              "attn_decode_paged",
-                              "attn_merge",
-                              "attn_prefill",
-                              "attn_work_list",
-                              "conv1d",
-                              "delta_recurrent",
-                              "dplr_chunk",
-                              "fp8_quant",
-                              "gemm",
-                              "mla_append",
-                              "moe_align",
-                              "moe_combine",
-                              "moe_gemm",
-                              "moe_route",
-                              "rms_norm",
-                              "rope",
-                              "row_norm",
-                              "rwkv7_kprep",
-                              "rwkv7_out",
-                              "rwkv7_shift_mix",
-                              "softmax",
-                              "topk_gate",
-                              "wkv7_recurrent"};
+const char* const kNames[] = {
+    "act_and_mul",    "amax",       "append_paged_kv", "attn_decode_paged", "attn_merge", "attn_prefill",
+    "attn_work_list", "conv1d",     "delta_chunk_mma", "delta_recurrent",   "dplr_chunk", "fp8_quant",
+    "gemm",           "mla_append", "moe_align",       "moe_combine",       "moe_gemm",   "moe_route",
+    "rms_norm",       "rope",       "row_norm",        "rwkv7_kprep",       "rwkv7_out",  "rwkv7_shift_mix",
+    "softmax",        "topk_gate",  "wkv7_recurrent"};
 const char* const kHopperNames[] = {"attn_sm90", "delta_chunk", "mla_decode"};  // compile for sm_90a alone
 
 /// Expects that a prewarm succeeded without a broken limit, and returns its compiled entries.

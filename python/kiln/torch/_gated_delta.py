@@ -80,7 +80,7 @@ class GatedDeltaNet(nn.Module):
     `in_proj` [rows, hidden] has the rows of q, k, v, z, b and a, and `conv` is [channels, W]. `beta` says what b is: sigmoid,
     or twice_sigmoid for negative eigenvalues. The decay's logarithm is -exp(a_log) * softplus(a + dt_bias).
 
-    A call runs delta_chunk for prompts on Hopper, and delta_recurrent otherwise (torch.ops.kiln.delta_rule_pool). It may be
+    A call runs a template with chunks for prompts, and delta_recurrent otherwise (torch.ops.kiln.delta_rule_pool). It may be
     compiled with fullgraph=True, and captured. It needs a GPU, and differentiates nothing.
     """
 

@@ -10,6 +10,9 @@ import torch
 from delta_recurrent import Data
 from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, peers, prefetch, relative_rms
 
+CAPABILITY = 9  # wgmma
+TEMPLATE = "delta_chunk"  # delta_chunk_mma.py runs the tests with its own
+OPTIONS = (dict(STAGES=2), dict(STAGES=3))  # parameters that change no result
 SANITIZE = [
     "delta_chunk T=bf16 K=128 GATE=head L2NORM=true tokens=150 sequences=4 heads=1 value_heads=2",
     "delta_chunk T=f16 K=64 V=128 GATE=head GATE_INPUT=softplus BETA_INPUT=sigmoid L2NORM=true tokens=201 sequences=2 heads=1",
@@ -34,7 +37,7 @@ class ChunkData(Data):
         state = Guarded(self.sequences, self.value_heads, self.K, self.V, dtype="f32") if final is True else final
         pick = lambda t: None if t is None else t if everything else t[first:last]
         own = {name: self.parameters[name] for name in NAMES}
-        kernel("delta_chunk", **{**own, **parameters})(
+        kernel(TEMPLATE, **{**own, **parameters})(
             *map(pick, (out.view, self.q, self.k, self.v, self.beta)),
             last - first,
             self.sequences,
@@ -72,7 +75,7 @@ def test_sizes_gates_and_lengths():
     ]
     for v in variants:
         own = ChunkData(1, 1, **v).parameters
-        prefetch("delta_chunk", **{name: own[name] for name in NAMES})
+        prefetch(TEMPLATE, **{name: own[name] for name in NAMES})
     for v in variants:
         ChunkData(sum(LENGTHS), len(LENGTHS), heads=1, value_heads=2, cu_seqlens=LENGTHS, **v).expect_right()
         ChunkData(140, 2, heads=2, **v).expect_right()
@@ -169,7 +172,7 @@ def test_states_in_a_pool():
         data.initial[2] = 0
         before = pool.view.clone()
         own = {name: data.parameters[name] for name in NAMES}
-        kernel("delta_chunk", **own, STATE=dtype, V_FIRST=v_first, SLOTS="sequence")(
+        kernel(TEMPLATE, **own, STATE=dtype, V_FIRST=v_first, SLOTS="sequence")(
             *(out.view, data.q, data.k, data.v, data.beta),
             *(data.tokens, data.sequences, data.heads, HV, *data.strides, 0.0, data.g, pool.view, pool.view, data.cu_seqlens),
             *(None, None, -5.0, torch.tensor(slots, dtype=torch.int32, device="cuda")),
@@ -212,7 +215,7 @@ def test_states_after_chunks():
             begin += length
         own = {name: data.parameters[name] for name in NAMES}
         out = Guarded(data.tokens, HV, V, dtype="bf16")
-        kernel("delta_chunk", **own, STATE=dtype, V_FIRST=v_first, SLOTS="token")(
+        kernel(TEMPLATE, **own, STATE=dtype, V_FIRST=v_first, SLOTS="token")(
             *(out.view, data.q, data.k, data.v, data.beta),
             *(data.tokens, data.sequences, data.heads, HV, *data.strides, 0.0, data.g, pool.view, pool.view, data.cu_seqlens),
             *(None, None, -5.0, torch.tensor(slots, dtype=torch.int32, device="cuda"), None, 24, HV * K * V, out_slots.cuda()),
@@ -234,7 +237,7 @@ def test_empty_sequences_and_no_sequences():
         data = ChunkData(0, 3, 64, initial=initial, cu_seqlens=(0, 0, 0))
         _, state = data.run()
         expect_same_bits(state.view, data.initial if initial else torch.zeros_like(state.view))
-    kernel("delta_chunk", T="bf16", K=64)(None, None, None, None, None, 0, 0, 1, 1, 64, 64, 64, 64)
+    kernel(TEMPLATE, T="bf16", K=64)(None, None, None, None, None, 0, 0, 1, 1, 64, 64, 64, 64)
 
 
 def test_cuts_between_chunks_change_nothing():
@@ -252,7 +255,7 @@ def test_cuts_between_chunks_change_nothing():
 def test_bits_are_the_same_in_every_run_and_in_a_graph():
     data = ChunkData(2000, 4, GATE="head", heads=8)
     want, end = data.run()
-    for options in (dict(STAGES=2), dict(STAGES=3)):
+    for options in OPTIONS:
         for _ in range(3):
             out, state = data.run(**options)
             expect_same_bits(out.view, want.view, f"{options}")
@@ -338,33 +341,36 @@ def test_refusals():
     for wrong, words in (
         (dict(K=96), "96"),
         (dict(K=64, V=96), "multiple of 64"),
-        (dict(K=128, STAGES=4), "shared memory"),
         (dict(K=64, GATE_INPUT="softplus"), "GATE"),
         (dict(K=64, BETA="none", BETA_INPUT="sigmoid"), "BETA"),
-        (dict(K=64, GATE="key", STAGES=3), "stages"),
     ):
-        expect_refused(lambda: kernel("delta_chunk", T="bf16", **wrong), words)
+        expect_refused(lambda: kernel(TEMPLATE, T="bf16", **wrong), words)
     data = ChunkData(12, 2, 64)
     expect_refused(lambda: data.run(SLOTS="sequence"), "state_indices must be given")
     expect_refused(lambda: data.run(SLOTS="token"), "must be given")
 
 
+def test_refusals_of_stages():
+    for wrong, words in ((dict(K=128, STAGES=4), "shared memory"), (dict(K=64, GATE="key", STAGES=3), "stages")):
+        expect_refused(lambda: kernel("delta_chunk", T="bf16", **wrong), words)
+
+
 FLA = {"none": "delta", "head": "gated_delta", "key": "kda"}
 
 
-def bench():
+def rows(template, others):
     """Prompts: H is heads of q and k, HV of v and the states. The last rows have 128 sequences of different lengths, and
-    the same tokens in sequences of one length.
+    the same tokens in sequences of one length. `others` are templates beside which it is timed.
     """
     K = V = 128
     shapes = [(1, 512, 32, 32), (4, 2048, 16, 16), (1, 8192, 32, 32), (1, 32768, 16, 16)]
-    rows = [(b, t, h, hv, gate, None) for b, t, h, hv in shapes for gate in ("none", "head")]
-    rows += [(b, t, h, hv, "key", None) for b, t, h, hv in shapes[1:]]
-    rows += [(4, 2048, 16, 32, "head", None), (8, 64, 32, 32, "head", None), (4, 256, 32, 32, "head", None)]
+    calls = [(b, t, h, hv, gate, None) for b, t, h, hv in shapes for gate in ("none", "head")]
+    calls += [(b, t, h, hv, "key", None) for b, t, h, hv in shapes[1:]]
+    calls += [(4, 2048, 16, 32, "head", None), (8, 64, 32, 32, "head", None), (4, 256, 32, 32, "head", None)]
     mixture = tuple(16 + 37 * i * i % 480 for i in range(127))
     mixture += (128 * 256 - sum(mixture),)
-    rows += [(128, 256, 16, 16, "head", None), (128, 256, 16, 16, "head", mixture)]
-    for b, t, h, hv, gate, lengths in rows:
+    calls += [(128, 256, 16, 16, "head", None), (128, 256, 16, 16, "head", mixture)]
+    for b, t, h, hv, gate, lengths in calls:
 
         def make(b=b, t=t, h=h, hv=hv, gate=gate, lengths=lengths):
             data = Data(b * t, b, K, heads=h, value_heads=hv, GATE=gate, L2NORM=True, cu_seqlens=lengths)
@@ -379,12 +385,11 @@ def bench():
                 o, q, k, v, beta, b * t, b, h, hv, h * K, h * K, hv * V, hv * V, 0.0, g, s, s, cu
             )
 
-        launches = {
-            "kiln": ours(kernel("delta_chunk", T="bf16", K=K, GATE=gate, L2NORM=True), b, t, h, hv),
-            "kiln delta_recurrent": ours(
-                kernel("delta_recurrent", T="bf16", K=K, GATE=gate, L2NORM=True, FOR="prefill"), b, t, h, hv
-            ),
-        }
+        launches = {}
+        for name in (template, *others):
+            parameters = dict(FOR="prefill") if name == "delta_recurrent" else {}
+            launch = kernel(name, T="bf16", K=K, GATE=gate, L2NORM=True, **parameters)
+            launches["kiln" if name == template else f"kiln {name}"] = ours(launch, b, t, h, hv)
         if lengths is None:
             for label, peer in peers.get(f"fla_{FLA[gate]}_chunk").items():
                 launches[label] = lambda o, q, k, v, beta, g, s, cu, peer=peer: peer(
@@ -392,12 +397,16 @@ def bench():
                 )
         states = b * hv * K * V * 4
         yield Row(
-            f"delta_chunk {FLA[gate]} B{b} T{t} H{h}" + (f" HV{hv}" if hv != h else "") + (" mixed lengths" if lengths else ""),
+            f"{template} {FLA[gate]} B{b} T{t} H{h}" + (f" HV{hv}" if hv != h else "") + (" mixed lengths" if lengths else ""),
             b * t * ((2 * h * K + hv * V) * 2 + hv * {"none": 2, "head": 6, "key": 2 + 4 * K}[gate]) + states,
             b * t * hv * V * 2 + states,
             make,
             launches,
             flops=2 * b * t * hv * (3 * K * V + 128 * V + 128 * K),
             bar=0,
-            bar_us=110.0 if (b, t, hv, gate) == (4, 2048, 16, "head") else 0.0,
+            bar_us=110.0 if (template, b, t, hv, gate) == ("delta_chunk", 4, 2048, 16, "head") else 0.0,
         )
+
+
+def bench():
+    return rows(TEMPLATE, ("delta_recurrent",))
