@@ -90,6 +90,7 @@ def prefill(
 ):
     options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi, "template": template, "page_size": page}
     options |= {"window_right": right, "sinks": sinks}
+    options |= {"q_dtype": E4M3, "kv_dtype": E4M3} if template == "attn_sm90_e4m3" else {}
     rows = [-(-n // page) for n in KV] if page else KV
     plan = planned(
         RaggedPrefill,
@@ -109,6 +110,13 @@ def prefill(
         caches = [t(d, sum(rows) + 3, page, KV_HEADS, n) for n in sizes]
         return (q, *caches, scattered(sum(rows), d), *plan, causal, 0.0, soft_cap, window_left), more
     return (q, *(t(d, sum(KV), KV_HEADS, n) for n in sizes), *plan, causal, 0.0, soft_cap, window_left), more
+
+
+def prefill_codes(d, scales=1, **options):
+    """A call of attn_sm90_e4m3, with `scales` scales each of q, k and v."""
+    (q, k, v, *rest), named = prefill(d, template="attn_sm90_e4m3", **options)
+    named |= {f"{x}_scale": torch.rand(scales, device=d) + 0.5 for x in "qkv"}
+    return (q.to(E4M3), k.to(E4M3), v.to(E4M3), *rest), named
 
 
 def words_of(made, before):
@@ -168,4 +176,7 @@ def cases():
         ("attn_sm90", lambda d: prefill(d, template="attn_sm90")),
         ("attn_sm90", lambda d: prefill(d, 128, soft_cap=20.0, window_left=50, template="attn_sm90")),
         ("attn_sm90", lambda d: prefill(d, 192, 128, causal=False, template="attn_sm90")),
+        ("attn_sm90_e4m3", lambda d: prefill_codes(d, size=128)),
+        ("attn_sm90_e4m3", lambda d: prefill_codes(d, KV_HEADS, causal=False, window_left=9, right=20, sinks=True)),
+        ("attn_sm90_e4m3_paged", lambda d: prefill_codes(d, KV_HEADS, size=128, soft_cap=20.0, page=PAGE)),
     ]

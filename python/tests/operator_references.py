@@ -773,6 +773,21 @@ def attn_prefill_paged(q, k_cache, v_cache, kv_indices, *more, **named):
 attn_sm90, attn_sm90_paged = attn_prefill, attn_prefill_paged
 
 
+def _dequantised(x, scale):
+    """Codes [..., heads, elements] times the scale of the tensor, or of each kv head."""
+    return x.double() * scale.double().repeat_interleave(x.shape[-2] // scale.numel()).unsqueeze(-1)
+
+
+def attn_sm90_e4m3(q, k, v, *more, q_scale, k_scale, v_scale, **named):
+    values = (_dequantised(x, scale) for x, scale in ((q, q_scale), (k, k_scale), (v, v_scale)))
+    return attn_prefill(*values, *more, **named)
+
+
+def attn_sm90_e4m3_paged(q, k, v, kv_indices, *more, q_scale, k_scale, v_scale, **named):
+    values = (_dequantised(x, scale) for x, scale in ((q, q_scale), (k, k_scale), (v, v_scale)))
+    return attn_prefill_paged(*values, kv_indices, *more, **named)
+
+
 def attn_work_list(plan, kv_indptr, workers, page_size=0, qo_indptr=None, kv_len=None, last_page_len=None):
     """The words of a plan that the host makes."""
     import attention_cases as lengths

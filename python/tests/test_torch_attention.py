@@ -120,6 +120,33 @@ def test_prompts_run_on_the_template_of_the_device(launching, driver, monkeypatc
         prefill(alibi=True, template="attn_sm90")
 
 
+@pytest.mark.parametrize("page", [0, 16])
+def test_codes_of_q_and_kv_run_on_their_kernel(page, launching, driver):
+    e4m3 = torch.float8_e4m3fn
+    attention = kiln.torch.Attention(
+        heads=8, kv_heads=2, head_size=64, max_requests=8, max_tokens=64, page_size=page, q_dtype=e4m3, kv_dtype=e4m3, device="cpu"
+    )
+    rows = (12, page) if page else (192,)
+    q, k, v = (bf16(*shape, n, 64).to(e4m3) for shape, n in (((9,), 8), (rows, 2), (rows, 2)))
+    pages = (torch.arange(12, dtype=torch.int32),) if page else ()
+    scales = {f"{x}_scale": torch.rand(2) for x in "qkv"}
+    attention.plan([0, 1, 2] if page else [0, 16, 32], kv_len=[4, 16], qo_indptr=[0, 4, 9])
+    assert attention.kernel == "attn_sm90_e4m3" and attention.decode is None
+    o, _ = attention(q, k, v, *pages, **scales)
+    assert o.dtype == torch.bfloat16 and driver.launch()[0].block[0] == 512
+    for name, scale in scales.items():
+        assert argument(driver, "attn_sm90_e4m3", name) == scale.data_ptr()
+    assert argument(driver, "attn_sm90_e4m3", "stride_scale") == 1
+    out = torch.empty_like(o)
+    assert attention(q, k, v, *pages, k_scale=torch.ones(1), out=out)[0] is out
+    assert argument(driver, "attn_sm90_e4m3", "o") == out.data_ptr()
+    assert argument(driver, "attn_sm90_e4m3", "q_scale") == argument(driver, "attn_sm90_e4m3", "stride_scale") == 0
+    with pytest.raises(kiln.Error, match="q is torch.bfloat16, expected torch.float8_e4m3fn"):
+        attention(bf16(9, 8, 64), k, v, *pages)
+    with pytest.raises(RuntimeError, match="the same number of elements"):
+        attention(q, k, v, *pages, q_scale=torch.ones(1), k_scale=torch.ones(2))
+
+
 def test_lengths_may_be_lists_arrays_or_tensors_on_the_host(launching):
     numpy = pytest.importorskip("numpy")
     attention, prompts = decode(), prefill()
@@ -570,7 +597,10 @@ def test_operators_with_out_are_sound(name, launching):
         out = torch.zeros_like(getattr(torch.ops.kiln, name)(*arguments, **named)[0])
         operator = getattr(torch.ops.kiln, f"{name}_into").default
         at = [a.name for a in operator._schema.arguments].index("out")
-        torch.library.opcheck(operator, (*arguments[:at], out, *arguments[at:]), named)
+        tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+        if arguments[0].dtype == torch.float8_e4m3fn:
+            tests.remove("test_schema")  # does arithmetic on its arguments, and torch has none for fp8 on the CPU
+        torch.library.opcheck(operator, (*arguments[:at], out, *arguments[at:]), named, test_utils=tests)
     finally:
         kiln.torch.specialize(False)
         _kiln.zero_outputs(False)
@@ -593,6 +623,10 @@ def test_attention_refuses_what_no_kernel_takes(launching, driver):
         (lambda: attention(kv_dtype=e4m3, mask=True), "mask was asked for"),
         (lambda: attention(kv_dtype=e4m3, sinks=True), "sinks was asked for"),
         (lambda: attention(kv_dtype=e4m3, template="attn_prefill"), "attn_prefill takes one type"),
+        (lambda: attention(q_dtype=e4m3), "attn_sm90_e4m3 takes q, k and v of torch.float8_e4m3fn"),
+        (lambda: attention(q_dtype=e4m3, kv_dtype=e4m3, template="attn_prefill"), "attn_prefill was asked for with q_dtype"),
+        (lambda: attention(q_dtype=e4m3, kv_dtype=e4m3, mask=True), "'attn_sm90_e4m3' has no parameter 'ALIBI'"),
+        (lambda: module(q, k, v, pages, q_scale=torch.ones(1)), "q_scale is given, but this Attention has q_dtype = dtype"),
         (lambda: decode(window_right=3), "window_right was asked for"),
         (lambda: attention(window_right=3), "window_right = 3 needs causal = False"),
         (lambda: attention(alibi=True, template="attn_sm90"), "attn_sm90.*ALIBI"),

@@ -15,7 +15,8 @@ const char* const kNames[] = {
     "gemm",           "mla_append", "moe_align",       "moe_combine",       "moe_gemm",   "moe_route",
     "rms_norm",       "rope",       "row_norm",        "rwkv7_kprep",       "rwkv7_out",  "rwkv7_shift_mix",
     "softmax",        "topk_gate",  "wkv7_recurrent"};
-const char* const kHopperNames[] = {"attn_sm90", "delta_chunk", "mla_decode"};  // compile for sm_90a alone
+const char* const kHopperNames[] = {"attn_sm90", "attn_sm90_e4m3", "delta_chunk",
+                                    "mla_decode"};  // compile for sm_90a alone
 
 /// Expects that a prewarm succeeded without a broken limit, and returns its compiled entries.
 nlohmann::json expect_within_limits(const Finished& prewarm) {
@@ -270,6 +271,23 @@ GROUP = 5
 WINDOW = [false, true]
 PAGING = ["none", "table"]
 [[prewarm]]
+template = "attn_sm90_e4m3"
+T = "bf16"
+D = [64, 96, 128, 192, 256]
+GROUP = 5
+CAUSAL = [false, true]
+WINDOW = [false, true]
+SOFT_CAP = [false, true]
+PAGING = ["none", "table"]
+[[prewarm]]
+template = "attn_sm90_e4m3"
+T = "f16"
+D = [192, 256]
+DV = 192
+GROUP = 1
+WINDOW = true
+SINK = true
+[[prewarm]]
 template = "mla_decode"
 T = ["bf16", "f16"]
 HEADS = [1, 24, 64, 128]
@@ -281,7 +299,7 @@ HEADS = [16, 128]
 KV = "e4m3"
 )");
   const auto listed = kiln({"prewarm", path("hopper.toml"), "--check", "--json", "--arch", "sm_90a"}).json();
-  EXPECT_EQ(listed["total"], 298);
+  EXPECT_EQ(listed["total"], 380);
   if (!nightly()) write("hopper.toml", some_of(listed, 20));
   expect_within_limits(
       kiln({"prewarm", path("hopper.toml"), "--strict", "--keep-going", "--json", "--arch", "sm_90a"}));

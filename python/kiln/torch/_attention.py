@@ -13,9 +13,13 @@ from ._generated import into, operators
 from ._plans import _listed, _PagedPlanned, _place
 from ._shapes import of_shape, of_type, refuse
 
-_DECODE = "attn_decode_paged"
+_DECODE, _CODES = "attn_decode_paged", "attn_sm90_e4m3"
+_E4M3 = torch.float8_e4m3fn
 #: by operator: the operator that writes o into a tensor of the caller and returns lse
-_INTO = {name: into(name) for name in (_DECODE, "attn_prefill", "attn_prefill_paged", "attn_sm90", "attn_sm90_paged")}
+_INTO = {
+    name: into(name)
+    for name in (_DECODE, "attn_prefill", "attn_prefill_paged", "attn_sm90", "attn_sm90_paged", _CODES, f"{_CODES}_paged")
+}
 
 
 def _is_hopper(device: torch.device) -> bool:
@@ -43,7 +47,7 @@ class Attention(_PagedPlanned):
     `max_requests` and `max_tokens` bound every batch.
     `max_tokens` counts the tokens of q of all requests; 0 means one for each request.
     `value_size` (a head of v) is head_size by default, but 128 when head_size is 192.
-    `kv_dtype` is dtype by default.
+    `dtype` is the type of o. `q_dtype` and `kv_dtype` are dtype by default.
     The place of a request's last token of q is that of its last token of kv.
     With `causal` a token sees no token after its own place.
     A token sees at most `window_left` tokens before its own place; -1 means all.
@@ -60,7 +64,9 @@ class Attention(_PagedPlanned):
     - attn_decode_paged for a paged batch of which the host knows that no request has more than one token: plan() was called without
       qo_indptr or with such a qo_indptr, or plan_on_device() without qo_indptr. It takes no `mask` and no `sinks`, and its
       manifest says which sizes and groups of heads it takes. Other batches run on the kernel for any numbers of tokens.
-    - attn_decode_paged for all batches when kv_dtype is not dtype. It reads a request's kv for each of its tokens.
+    - attn_decode_paged for all batches when kv_dtype is not dtype, and q_dtype is. It reads a request's kv for each of its tokens.
+    - attn_sm90_e4m3 for all batches when q_dtype and kv_dtype are torch.float8_e4m3fn, on Hopper alone. It takes what attn_sm90
+      takes.
 
     `template` names the kernel for any numbers of tokens; attn_decode_paged then runs all batches.
     `kernel` is the template of the last plan.
@@ -82,6 +88,7 @@ class Attention(_PagedPlanned):
         max_tokens: int = 0,
         page_size: int = 0,
         dtype: torch.dtype = torch.bfloat16,
+        q_dtype: torch.dtype | None = None,
         kv_dtype: torch.dtype | None = None,
         value_size: int | None = None,
         causal: bool = True,
@@ -96,12 +103,18 @@ class Attention(_PagedPlanned):
         device: torch.device | str | int = "cuda",
         template: str = "",
     ) -> None:
-        place, kv_dtype = _place(device), kv_dtype or dtype
+        place, q_dtype, kv_dtype = _place(device), q_dtype or dtype, kv_dtype or dtype
         value_size = value_size or (128 if head_size == 192 else head_size)  # as the manifests default it
         if not template:
             hopper = not alibi and not mask and page_size % 16 == 0 and _is_hopper(place)
-            template = _DECODE if kv_dtype != dtype else "attn_sm90" if hopper else "attn_prefill"
-        decodes = template == _DECODE
+            template = "attn_sm90" if hopper else "attn_prefill"
+            template = _CODES if q_dtype != dtype else _DECODE if kv_dtype != dtype else template
+        decodes, codes = template == _DECODE, template == _CODES
+        if codes != (q_dtype == _E4M3) or (codes and kv_dtype != _E4M3):
+            refuse(
+                f"{template} was asked for with q_dtype = {q_dtype}, kv_dtype = {kv_dtype} and dtype = {dtype}: {_CODES} takes "
+                f"q, k and v of {_E4M3}, and no other kernel takes a q whose type is not dtype"
+            )
         asked = [("page_size = 0", not page_size), ("causal = False", not causal), ("mask", mask), ("sinks", sinks)]
         asked += [("window_right", window_right >= 0)]
         for option in (name for name, given in asked if given and decodes):
@@ -109,7 +122,7 @@ class Attention(_PagedPlanned):
                 f"{option} was asked for, but {_DECODE} (kv_dtype = {kv_dtype}, dtype = {dtype}) takes pages, and neither masks, "
                 f"sinks nor windows to the right: use attn_prefill or attn_sm90, with kv_dtype = dtype"
             )
-        if kv_dtype != dtype and not decodes:
+        if kv_dtype != dtype and not decodes and not codes:
             refuse(f"kv_dtype = {kv_dtype} is not dtype = {dtype}, and {template} takes one type: use {_DECODE}")
         if window_right >= 0 and causal and not mask:
             refuse(f"window_right = {window_right} needs causal = False: a causal token sees no token after its own place")
@@ -125,13 +138,13 @@ class Attention(_PagedPlanned):
         super().__init__(template, heads, parameters, place, max_tokens=max_tokens, **limits)
         self.template, self.operator = template, f"{template}_paged" if page_size and not decodes else template
         self.heads, self.kv_heads, self.head_size, self.value_size = heads, kv_heads, head_size, value_size
-        self.dtype, self.kv_dtype, self.page_size, self.causal = dtype, kv_dtype, page_size, causal
+        self.dtype, self.q_dtype, self.kv_dtype, self.page_size, self.causal = dtype, q_dtype, kv_dtype, page_size, causal
         self.window_left, self.window_right, self.soft_cap, self.sm_scale = window_left, window_right, soft_cap, sm_scale
         self.alibi, self.mask, self.sinks = alibi, mask, sinks
         self._begin(page_size)
         self.decode: PagedDecode | None = None
         self.is_decode = False
-        if self._serves_decode and page_size and not (decodes or mask or sinks):
+        if self._serves_decode and page_size and not (decodes or codes or mask or sinks):
             shape = {"heads": heads, "head_size": head_size, "value_size": value_size, "page_size": page_size, "dtype": dtype}
             options = {"window_left": window_left, "soft_cap": soft_cap, "alibi": alibi, "sm_scale": sm_scale, "device": place}
             try:
@@ -201,6 +214,7 @@ class Attention(_PagedPlanned):
         mask: Tensor | None = None,
         mask_indptr: Tensor | None = None,
         sinks: Tensor | None = None,
+        q_scale: Tensor | None = None,
         k_scale: Tensor | None = None,
         v_scale: Tensor | None = None,
         out: Tensor | None = None,
@@ -209,7 +223,7 @@ class Attention(_PagedPlanned):
 
         Returns (o [tokens, heads, value_size], lse [tokens, heads]); lse is f32, to base 2. With `out` o is written there and returned.
         alibi_slopes and sinks are f32 [heads]. mask and mask_indptr are the bits of each request, as in attn_prefill.
-        k_scale and v_scale are f32, one value or [kv_heads], for caches whose type is not dtype.
+        k_scale and v_scale are f32, one value or [kv_heads], for k and v whose type is not dtype, and q_scale for such a q.
         Results for rows of q after the plan's last token are not written: they hold whatever the memory held.
         Raises Error for a tensor of another type or shape, and for tensors that the options do not ask for, or lack.
         """
@@ -223,10 +237,13 @@ class Attention(_PagedPlanned):
                 refuse(f"{name} is {'' if given else 'not '}given, but this {type(self).__name__} has {option}")
         if mask_indptr is not None and not self.mask:
             refuse(f"mask_indptr is given, but this {type(self).__name__} has mask = False")
+        if self.q_dtype == self.dtype and q_scale is not None:
+            refuse(f"q_scale is given, but this {type(self).__name__} has q_dtype = dtype = {self.dtype}")
         if self.is_decode and self.decode is not None:
             return self.decode(q, k, v, kv_indices, alibi_slopes=alibi_slopes, k_scale=k_scale, v_scale=v_scale, out=out)
         key, value, rows = ("k_cache", "v_cache", (k.shape[0], self.page_size)) if self.page_size else ("k", "v", (k.shape[0],))
-        of_type(self.dtype, q=q, out=out)
+        of_type(self.q_dtype, q=q)
+        of_type(self.dtype, out=out)
         of_type(self.kv_dtype, **{key: k, value: v})
         of_shape(q, "q", q.shape[0], self.heads, self.head_size)
         of_shape(k, key, *rows, self.kv_heads, self.head_size)
@@ -236,11 +253,13 @@ class Attention(_PagedPlanned):
             refuse(f"k_scale or v_scale is given, but this {type(self).__name__} has kv_dtype = dtype = {self.dtype}")
         tensors = (q, k, v) if kv_indices is None else (q, k, v, kv_indices)
         needed = (*tensors, self.plan_words, self.workers, self.workspace_bytes)
-        options: tuple[Any, ...] = (self.sm_scale, self.soft_cap, self.window_left, alibi_slopes)
+        options: tuple[Any, ...] = (self.sm_scale, self.soft_cap, self.window_left)
         if self.template == _DECODE:
-            options = (*options, k_scale, v_scale)
+            options = (*options, alibi_slopes, k_scale, v_scale)
+        elif self.template == _CODES:
+            options = (self.causal, *options, self.window_right, sinks, q_scale, k_scale, v_scale, self.dtype)
         else:
-            options = (self.causal, *options, mask, mask_indptr, self.window_right, sinks)
+            options = (self.causal, *options, alibi_slopes, mask, mask_indptr, self.window_right, sinks)
         if out is None:
             return operators[self.operator](*needed, *options)
         return out, _INTO[self.operator](*needed, out, *options)
@@ -272,7 +291,7 @@ class RaggedPrefill(Attention):
         attention.plan(qo_indptr, kv_indptr)
         o, lse = attention(q, k, v)
 
-    Options and calls are as in Attention. The kernel is attn_sm90 or attn_prefill, also where each request has one token.
+    Options and calls are as in Attention. The kernel is attn_sm90, attn_sm90_e4m3 or attn_prefill, also where each request has one token.
     """
 
     _serves_decode = False

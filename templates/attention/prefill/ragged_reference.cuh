@@ -16,7 +16,9 @@ __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32
                                  i64 stride_v_head, f32 sm_scale, f64* lse, f32 soft_cap, i32 window_left,
                                  const f32* alibi_slopes, const u8* mask, const i32* mask_indptr,
                                  const i32* kv_indices, i32 page_size, i64 stride_k_page, i64 stride_v_page,
-                                 i32 window_right, const f32* sinks) {
+                                 i32 window_right, const f32* sinks, const f32* q_scale = nullptr,
+                                 const f32* k_scale = nullptr, const f32* v_scale = nullptr,
+                                 i64 stride_scale = 0) {
   constexpr int BATCH = 1024;  // kv tokens whose logits are in shared memory
   constexpr f64 LARGEST = 1e300;
   __shared__ f64 logits[BATCH];
@@ -26,6 +28,9 @@ __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32
 
   for (i64 row = blockIdx.x; row < tokens * heads; row += gridDim.x) {
     const i64 token = row / heads, head = row % heads;
+    const auto scale_of = [&](const f32* of) {
+      return of ? static_cast<f64>(of[head / GROUP * stride_scale]) : 1.0;
+    };
     int request = 0;
     while (token >= work.request(request).qo_begin + work.request(request).qo_len) ++request;
     const AttentionRequest of = work.request(request);
@@ -49,7 +54,7 @@ __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32
       const T* const q_row = q + token * stride_q + head * stride_q_head;
       const T* const k_row = k + row_of(kv, stride_k_page, stride_k) + head / GROUP * stride_k_head;
       for (int i = 0; i < D; ++i) x += to_double(q_row[i]) * to_double(k_row[i]);
-      x *= scale;
+      x *= scale * scale_of(q_scale) * scale_of(k_scale);
       if (ALIBI) x += alibi_slopes[head] * static_cast<f64>(kv - qo);
       return SOFT_CAP ? soft_cap * tanh(x / soft_cap) : x;
     };
@@ -78,7 +83,7 @@ __device__ void ragged_attention(f64* o, const T* q, const T* k, const T* v, i32
       }
     }
     for (int j = 0, c = threadIdx.x; c < DV; ++j, c += blockDim.x)
-      o[token * stride_o + head * stride_o_head + c] = sum > 0 ? out[j] / sum : 0.0;
+      o[token * stride_o + head * stride_o_head + c] = sum > 0 ? out[j] / sum * scale_of(v_scale) : 0.0;
     if (lse && threadIdx.x == 0)
       lse[row] = sum > 0 ? (largest + log(sum)) / log(2.0) : -static_cast<f64>(infinity());
   }

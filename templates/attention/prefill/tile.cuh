@@ -28,8 +28,9 @@ struct PackedRow {
   __device__ __forceinline__ explicit PackedRow(u32 row) : token(row / GROUP), head(row % GROUP) {}
 };
 
-// A warp's part of a tile. All lanes of the warp call its functions together.
-template <typename T, int D, int DV, int TILE_ROWS, int TILE_KV, int WARPS>
+// A warp's part of a tile. All lanes of the warp call its functions together. With FEW_REGISTERS, places of results are
+// computed where they are needed, and take no registers before.
+template <typename T, int D, int DV, int TILE_ROWS, int TILE_KV, int WARPS, bool FEW_REGISTERS = false>
 struct AttentionTile {
   static constexpr int THREADS = 32 * WARPS;
   static constexpr int WARP_ROWS = TILE_ROWS / WARPS;
@@ -245,6 +246,7 @@ struct AttentionTile {
   // needed. One thread calls emit(r, lse) for each row.
   template <typename Emit>
   __device__ __forceinline__ void stage(u8* staging, const Emit& emit) const {
+    const u32 thread = FEW_REGISTERS ? fresh(threadIdx.x) : threadIdx.x;
 #pragma unroll
     for (int m = 0; m < M; ++m) {
       const f32 factor[2] = {row[m][0].inverse(), row[m][1].inverse()};
@@ -253,7 +255,7 @@ struct AttentionTile {
         f32 mean[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) mean[j] = o[m][n][j] * factor[j / 2];
-        put(staging, m, n, mean);
+        put(staging, thread, m, n, mean);
       }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -262,8 +264,8 @@ struct AttentionTile {
     }
   }
   // Writes the thread's four elements of product (m, n) to the staged rows.
-  __device__ static __forceinline__ void put(u8* staging, int m, int n, const f32 (&x)[4]) {
-    u8* const to = staging + RowOfV::further(RowOfV::offset(row_of(0, 0), 0), n) + threadIdx.x % 4 * 4 +
+  __device__ static __forceinline__ void put(u8* staging, u32 thread, int m, int n, const f32 (&x)[4]) {
+    u8* const to = staging + RowOfV::further(RowOfV::offset(thread % 32 / 4, 0), n) + thread % 4 * 4 +
                    m * MMA_M * RowOfV::PITCH;
     *reinterpret_cast<u32*>(to) = pack<T>(x[0], x[1]);
     *reinterpret_cast<u32*>(to + 8 * RowOfV::PITCH) = pack<T>(x[2], x[3]);
@@ -304,6 +306,7 @@ struct AttentionTile {
   __device__ static __forceinline__ void merge(const Slots& slots, i32 first_slot, int parts, u8* staging,
                                                const Emit& emit, const Add& add) {
     constexpr int BATCH = NV <= 16 ? NV : NV / 2;  // products whose loads are in flight together
+    const u32 thread = FEW_REGISTERS ? fresh(threadIdx.x) : threadIdx.x;
 #pragma unroll 1
     for (int m = 0; m < M; ++m) {
       SoftmaxRow row[2];
@@ -346,7 +349,7 @@ struct AttentionTile {
           }
         }
 #pragma unroll
-        for (int n = 0; n < BATCH; ++n) put(staging, m, first + n, sums[n]);
+        for (int n = 0; n < BATCH; ++n) put(staging, thread, m, first + n, sums[n]);
       }
     }
   }

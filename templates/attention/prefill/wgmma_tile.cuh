@@ -1,7 +1,7 @@
 // A tile of attention in the registers of a warpgroup, whose products run on wgmma (sm_90a). The warpgroup has 64 packed
 // rows, and each of its warps has 16 of them.
 //
-// q, k and v lie in shared memory in panels of 64 elements: rows of 128 bytes with a swizzle of 128, as TMA writes them.
+// q, k and v lie in shared memory in panels: rows of 128 bytes with a swizzle of 128, as TMA writes them.
 // Weights go from the first product to the second one in registers. A product is asynchronous: each multiply function
 // begins one group of wgmma, and the caller waits for it.
 #pragma once
@@ -15,9 +15,17 @@
 
 namespace kiln {
 
-// A panel of ROWS rows and 64 elements. Its address is a multiple of 1024 bytes.
+// The elements of a row of a panel, and the panels that rows of `elements` take.
+template <typename T>
+inline constexpr int PANEL_ROW = 128 / static_cast<int>(sizeof(T));
+template <typename T>
+__host__ __device__ constexpr int panels_of(int elements) {
+  return (elements + PANEL_ROW<T> - 1) / PANEL_ROW<T>;
+}
+
+// A panel of ROWS rows of 128 bytes. Its address is a multiple of 1024 bytes.
 template <typename T, int ROWS>
-using Panel = T[ROWS * 64];
+using Panel = T[ROWS * PANEL_ROW<T>];
 
 // Begins to copy the warp's 16 rows of q, of D elements each, to the panels of its warpgroup. Elements of the last panel
 // after the first D are not written. `q` is the first row of the request and kv head,
@@ -26,27 +34,34 @@ using Panel = T[ROWS * 64];
 template <int GROUP, int D, typename T, int PANELS>
 __device__ __forceinline__ void copy_rows_to_panels(Panel<T, 64> (&panels)[PANELS], const T* q, i64 stride,
                                                     i64 stride_head, i32 first_row, i32 rows) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, line = lane / 8, chunk = lane % 8;
+  constexpr int CHUNK = 16 / sizeof(T), ROW = PANEL_ROW<T>;
+  // A thread has fewer registers with e4m3. Without fresh(), values derived from its index would stay in some between calls.
+  const u32 thread = sizeof(T) == 1 ? fresh(threadIdx.x) : threadIdx.x;
+  const int lane = thread % 32, warp = thread / 32 % 4, line = lane / 8, chunk = lane % 8;
 #pragma unroll
   for (int r = 0; r < 16; r += 4) {
     const int at = warp * 16 + r + line;
     const PackedRow<GROUP> row(min(first_row + r + line, rows - 1));
-    const T* const from = q + row.token * stride + row.head * stride_head + chunk * 8;
+    const T* const from = q + row.token * stride + row.head * stride_head + chunk * CHUNK;
     const u32 to = shared_address(panels) + at * 128 + (chunk ^ at % 8) * 16;
 #pragma unroll
-    for (int i = 0; i < PANELS; ++i) {
-      if (D - i * 64 >= 64 || chunk < (D - i * 64) / 8)
-        copy_async_or_zero(to + i * 64 * 128, from + i * 64, first_row + r + line < rows);
+    for (int i = 0; i < panels_of<T>(D); ++i) {
+      if (D - i * ROW >= ROW || chunk < (D - i * ROW) / CHUNK)
+        copy_async_or_zero(to + i * 64 * 128, from + i * ROW, first_row + r + line < rows);
     }
   }
 }
 
-template <typename T, int D, int DV, int TILE_KV>
+// q and k have elements of KV. The weights and v have elements of T.
+template <typename T, int D, int DV, int TILE_KV, typename KV = T>
 struct WgmmaTile {
   static constexpr int N = TILE_KV / 8, STEPS = TILE_KV / 16;
-  static constexpr int K_PANELS = padded_row(D) / 64, V_PANELS = padded_row(DV) / 64;
+  static constexpr int K_PANELS = panels_of<KV>(D), V_PANELS = panels_of<T>(DV);
   static constexpr int COLUMNS = V_PANELS * 64;  // columns of v, with those after DV, which are 0
-  static_assert(D % 16 == 0 && TILE_KV % 16 == 0, "D and TILE_KV must be multiples of 16");
+  // Columns of v in an instruction. With e4m3 a block has 512 threads, and no instruction may name the registers of 256 columns.
+  static constexpr int WIDTH = !same<T, KV> && COLUMNS > 192 ? COLUMNS / 2 : COLUMNS;
+  static_assert(D * sizeof(KV) % 32 == 0 && TILE_KV % 16 == 0,
+                "a row of k must be a multiple of 32 bytes, and TILE_KV of 16");
 
   // A thread has elements of rows g and g + 8 of its warp, as kiln/hopper/wgmma.cuh lays them out, with g = lane / 4. These
   // are its rows h = 0 and 1.
@@ -63,15 +78,16 @@ struct WgmmaTile {
   }
 
   // Begins s = q k^T.
-  __device__ __forceinline__ void multiply_k(const Panel<T, 64> (&q)[K_PANELS],
-                                             const Panel<T, TILE_KV> (&k)[K_PANELS]) {
+  template <int PANELS>
+  __device__ __forceinline__ void multiply_k(const Panel<KV, 64> (&q)[PANELS],
+                                             const Panel<KV, TILE_KV> (&k)[K_PANELS]) {
     wgmma_begin();
 #pragma unroll
     for (int i = 0; i < K_PANELS; ++i) {
       const u64 left = wgmma_operand<128>(q[i]), right = wgmma_operand<128>(k[i]);
 #pragma unroll
-      for (int bytes = 0; bytes < 128 && i * 64 + bytes / 2 < D; bytes += 32)
-        wgmma<T, TILE_KV>(s, left + wgmma_along(bytes), right + wgmma_along(bytes), i > 0 || bytes > 0);
+      for (int bytes = 0; bytes < 128 && i * 128 + bytes < D * sizeof(KV); bytes += 32)
+        wgmma<KV, TILE_KV>(s, left + wgmma_along(bytes), right + wgmma_along(bytes), i > 0 || bytes > 0);
     }
     wgmma_commit();
   }
@@ -83,7 +99,12 @@ struct WgmmaTile {
     wgmma_begin();
     const u64 right = wgmma_operand_along_n(v, TILE_KV * 128);
 #pragma unroll
-    for (int i = 0; i < STEPS; ++i) wgmma<T, COLUMNS>(sums, p[i], right + wgmma_along(i * 16 * 128), true);
+    for (int i = 0; i < STEPS; ++i) {
+#pragma unroll
+      for (int c = 0; c < COLUMNS; c += WIDTH)
+        wgmma<T, WIDTH>(reinterpret_cast<f32(&)[WIDTH / 2]>(sums[c / 2]), p[i],
+                        right + wgmma_along((c / 64 * TILE_KV + i * 16) * 128), true);
+    }
     wgmma_commit();
   }
 
