@@ -29,7 +29,7 @@ struct AttentionLimits : kiln_attention_limits {
 struct AttentionLengths : kiln_attention_lengths {
   AttentionLengths() noexcept : kiln_attention_lengths{} {
     struct_size = sizeof(kiln_attention_lengths);
-    window_left = -1;
+    window_left = -1, window_right = -1;
   }
 };
 

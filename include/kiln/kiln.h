@@ -971,7 +971,7 @@ KILN_API kiln_status kiln_service_describe_blobs(kiln_service* service, kiln_tex
  * A plan may be launched any number of times, one launch after the other, by the kernel that it was made for.
  *
  * Shipped kernels compare the plan with their own specialisation and with the launch.
- * They compare tiles, group, causality, workers, kv heads and window_left.
+ * They compare tiles, group, causality, workers, kv heads, window_left and window_right.
  * On a mismatch they compute nothing, and kiln_service_device_faults() names the kernel and the reason.
  * The results of as many rows as the argument `tokens` says are then 0, and their lse is -infinity. Operators pass it.
  * With KILN_DEBUG=1 such a launch traps: CUDA_ERROR_LAUNCH_FAILED follows, and the context is lost.
@@ -1027,6 +1027,11 @@ typedef struct kiln_attention_lengths {
   /** [requests]: tokens of the last page, 1 to page_size. It is ignored for a request without pages.
    *  Null when kv_len is given or k and v are not paged. */
   const int32_t* last_page_len;
+  /** A token sees at most this many tokens after its own place. -1: all that causality leaves.
+   *  A causal kernel takes -1 and 0, which mean the same. Another kernel without a window takes -1 only.
+   *  The launch takes the same value as an argument, and computes nothing when it differs.
+   *  It is -1 where struct_size says that the caller's struct ends before it. */
+  int32_t window_right;
 } kiln_attention_lengths;
 
 /** The size and the counts of a plan. */

@@ -267,6 +267,7 @@ def attention_plan(
     last_page_len: Sequence[int] | None = None,
     page_size: int = 0,
     window_left: int = -1,
+    window_right: int = -1,
     max_tokens: int = 0,
     workers: int = 0,
 ) -> AttentionPlan:

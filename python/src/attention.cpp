@@ -75,7 +75,7 @@ int requests_of(const Array& qo_indptr, const Array& kv_indptr, const Array& kv_
 
 nb::object plan(nb::handle kernel, nb::handle buffer, int max_requests, int kv_heads, const Array& kv_indptr,
                 const Array& qo_indptr, const Array& kv_len, const Array& last_page_len, int page_size,
-                int window_left, int max_tokens, int workers) {
+                int window_left, int window_right, int max_tokens, int workers) {
   const kiln_attention_limits limits = limits_of(max_requests, max_tokens, kv_heads, workers);
   const kiln_attention_lengths lengths{sizeof(kiln_attention_lengths),
                                        requests_of(qo_indptr, kv_indptr, kv_len, last_page_len),
@@ -84,7 +84,8 @@ nb::object plan(nb::handle kernel, nb::handle buffer, int max_requests, int kv_h
                                        c_array(qo_indptr),
                                        c_array(kv_indptr),
                                        c_array(kv_len),
-                                       c_array(last_page_len)};
+                                       c_array(last_page_len),
+                                       window_right};
   kiln_attention_plan out{};
   out.struct_size = sizeof out;
   const Writable bytes(buffer);
@@ -100,8 +101,8 @@ void add_attention(nb::module_& m) {
         "max_tokens"_a = 0, "workers"_a = 0);
   m.def("attention_plan", &plan, "kernel"_a, "buffer"_a, nb::kw_only(), "max_requests"_a, "kv_heads"_a,
         "kv_indptr"_a.none(), "qo_indptr"_a.none() = nb::none(), "kv_len"_a.none() = nb::none(),
-        "last_page_len"_a.none() = nb::none(), "page_size"_a = 0, "window_left"_a = -1, "max_tokens"_a = 0,
-        "workers"_a = 0);
+        "last_page_len"_a.none() = nb::none(), "page_size"_a = 0, "window_left"_a = -1, "window_right"_a = -1,
+        "max_tokens"_a = 0, "workers"_a = 0);
 }
 
 }  // namespace kiln::python

@@ -289,7 +289,7 @@ def module(requests, tokens, paged=True, **more):
 
 
 @pytest.mark.parametrize("template", ["", "attn_prefill"])
-@pytest.mark.parametrize("masks", ["causal", "left", "both", "cap", "sinks"])
+@pytest.mark.parametrize("masks", ["causal", "left", "right", "both", "cap", "sinks"])
 @pytest.mark.parametrize("paged", [False, True], ids=["ragged", "paged"])
 def test_attention_of_prompts_chunks_and_steps(paged, masks, template):
     """Batches of one token each, of a few tokens and of prompts go through one module, with plans of the host and of the device."""
@@ -298,6 +298,7 @@ def test_attention_of_prompts_chunks_and_steps(paged, masks, template):
     options = {
         "causal": {},
         "left": {"window_left": 40},
+        "right": {"causal": False, "window_right": 5},
         "both": {"causal": False, "window_left": 30, "window_right": 11},
         "cap": {"soft_cap": 7.0, "sm_scale": 0.3},
         "sinks": {},

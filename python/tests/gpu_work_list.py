@@ -58,7 +58,7 @@ def on_device(lengths):
     return {name: i32(values) for name, values in lengths.items()}
 
 
-@pytest.mark.parametrize("kind", ["decode", "tokens", "prefill", "full", "window"])
+@pytest.mark.parametrize("kind", ["decode", "tokens", "prefill", "full", "window", "right", "both"])
 def test_words_are_those_of_the_host(kind):
     draw = random.Random(kind)
     for round in range(60):
@@ -78,8 +78,9 @@ def test_words_are_those_of_the_host(kind):
                 requests,
                 tokens,
                 workers=workers,
-                causal=kind != "full",
-                window_left=draw.choice([0, 100, 2000]) if kind == "window" else -1,
+                causal=kind not in ("full", "right", "both"),
+                window_left=draw.choice([0, 100, 2000]) if kind in ("window", "both") else -1,
+                window_right=draw.choice([0, 1, 100, 2000]) if kind in ("right", "both") else -1,
             )
         lengths = plan(module, batch, several=kind != "decode")
         before = module.plan_words.clone()
@@ -117,6 +118,11 @@ def test_a_captured_graph_plans_with_the_lengths_of_its_replay():
         assert torch.equal(o[:n], expected[:n]) and torch.equal(lse[:n], expected_lse[:n])
 
 
+def kernels_of_this_device():
+    hopper = torch.cuda.get_device_capability() == (9, 0)
+    return ("attn_decode_paged", "attn_prefill") + (("attn_sm90", "mla_decode") if hopper else ())
+
+
 def faults():
     torch.cuda.synchronize()  # launches that still run are reported by a later call
     return [(f.template, f.reason, f.launches) for f in kiln.torch.service().device_faults()]
@@ -150,7 +156,7 @@ def test_a_plan_of_another_launch_gives_zeros_and_a_fault(captured):
         return out
 
     wrong = {
-        "the work list was made for another window_left": windowed.plan_words,
+        "the work list was made for another window_left or window_right": windowed.plan_words,
         "the work list was made for another kernel, or was never written": torch.zeros_like(right),
         "the work list was made for another number of workers": right.clone().index_fill_(0, torch.tensor([1], device="cuda"), 3),
         "the work list was made for another number of kv heads": right.clone().index_fill_(0, torch.tensor([2], device="cuda"), 3),
@@ -177,6 +183,25 @@ def test_a_prefill_of_another_plan_gives_zeros_and_a_fault():
     assert_cleared(*module(q, k, v))
     ((template, reason, launches),) = faults()
     assert template in ("attn_prefill", "attn_sm90") and "another kernel" in reason and launches == 1
+
+
+@pytest.mark.parametrize("template", ["attn_prefill", "attn_sm90"])
+@pytest.mark.parametrize("on_the_device", [False, True])
+def test_a_prefill_of_another_right_window_gives_zeros_and_a_fault(template, on_the_device):
+    if template not in kernels_of_this_device():
+        pytest.skip("no Hopper")
+    q, k, v = (torch.randn(300, heads, 128, device="cuda", dtype=torch.bfloat16) for heads in (32, 8, 8))
+    windows = {right: prefill(2, 300, causal=False, window_right=right, template=template) for right in (7, 8)}
+    for one in windows.values():
+        if on_the_device:
+            one.plan_on_device(i32([0, 100, 300]), i32([0, 100, 300]))
+        else:
+            one.plan([0, 100, 300], [0, 100, 300])
+    o, _ = windows[7](q, k, v)
+    assert o.any() and faults() == []
+    windows[7].plan_words.copy_(windows[8].plan_words)
+    assert_cleared(*windows[7](q, k, v))
+    assert faults() == [(template, "the work list was made for another window_left or window_right", 1)]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +273,7 @@ def test_time():
         inputs = on_device(lengths)
         time = timed(lambda: module.plan_on_device(**inputs))
         words = module.plan_words.tolist()
-        print(f"{name:55} {time:6.2f} us, {words[6]} items, {words[7]} parts")
+        print(f"{name:55} {time:6.2f} us, {words[16 + words[1]]} items, {words[7]} parts")
         assert words[0] != 0
         return time
 

@@ -400,9 +400,10 @@ def test_a_plan_of_lengths_on_the_device_is_one_launch(launching, driver):
 
 def test_a_buffer_has_the_plan_of_no_requests_before_the_device_writes_one(launching):
     """Its first word is 0, so that a launch without any plan is refused."""
-    for module in (decode(), prefill(window_left=7)):
+    for module in (decode(), prefill(window_left=7), prefill(causal=False, window_right=5)):
         words = module.plan_words.tolist()
-        assert words[:4] == [0, module.workers, 2, module.window_left] and words[4:7] == [0, 0, 0]
+        assert words[:4] == [0, module.workers, 2, module.window_left] and words[4:6] == [0, 0]
+        assert words[6] == module.window_right
         assert all(words[11:16]), "the shape, and the limits"
 
 

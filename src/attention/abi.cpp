@@ -1,4 +1,5 @@
 // The C ABI over the work lists of attention launches.
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -45,14 +46,17 @@ attention::Limits limits_of(const Planned& planned, const kiln_attention_limits*
 
 attention::Lengths lengths_of(const kiln_attention_lengths* given) {
   require(given != nullptr, "lengths is null");
-  const kiln_attention_lengths lengths = sized(given);
+  kiln_attention_lengths lengths = sized(given);
+  constexpr std::size_t kBeforeWindowRight = offsetof(kiln_attention_lengths, window_right);
+  if (given->struct_size <= kBeforeWindowRight) lengths.window_right = -1;  // a caller of before 0.2
   return {.requests = lengths.requests,
           .qo_indptr = lengths.qo_indptr,
           .kv_indptr = lengths.kv_indptr,
           .kv_len = lengths.kv_len,
           .last_page_len = lengths.last_page_len,
           .page_size = lengths.page_size,
-          .window_left = lengths.window_left};
+          .window_left = lengths.window_left,
+          .window_right = lengths.window_right};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // in templates/attention/words.h, which the device compiles, too.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "templates/attention/words.h"
@@ -32,12 +33,13 @@ constexpr std::int64_t items_at(std::int64_t workers) {
   return first_items_at(workers) + workers * kItemWords;
 }
 
-/// The part of a kernel's shape that a work list must match, mixed into one word. REQUIRES: a checked shape.
+/// The part of a kernel's shape that a work list must match, and the right end of its windows, mixed into one word. REQUIRES: a
+/// checked shape.
 constexpr std::int32_t made_for(std::int64_t tile_rows, std::int64_t tile_kv, std::int64_t group, bool causal,
-                                bool tiles_together = false) {
-  return static_cast<std::int32_t>(
-      attention_made_for(static_cast<std::uint32_t>(tile_rows), static_cast<std::uint32_t>(tile_kv),
-                         static_cast<std::uint32_t>(group), causal, tiles_together));
+                                bool tiles_together = false, std::int64_t window_right = -1) {
+  return static_cast<std::int32_t>(attention_made_for(
+      static_cast<std::uint32_t>(tile_rows), static_cast<std::uint32_t>(tile_kv),
+      static_cast<std::uint32_t>(group), causal, tiles_together, narrow(std::min(window_right, kMost))));
 }
 
 }  // namespace kiln::attention

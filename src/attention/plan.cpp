@@ -26,14 +26,14 @@ struct Batch {
   std::int64_t cost = 0;     ///< cost of all tiles
   std::int64_t count = 0;    ///< number of all tiles
 
-  Batch(const KernelShape& given, std::int64_t window_left, const std::vector<Request>& requests)
+  Batch(const KernelShape& given, const Windows& windows, const std::vector<Request>& requests)
       : shape(given),
         slope(shape, std::ranges::any_of(requests, [&](const Request& r) {  // one tile needs no sums
                 return r.qo_len * shape.group > shape.tile_rows;
               })) {
     tiles.reserve(requests.size());
     for (const Request& r : requests) {
-      const Tiles& of = tiles.emplace_back(shape, slope, window_left, r);
+      const Tiles& of = tiles.emplace_back(shape, slope, windows, r);
       cost += of.cost(), count += of.count();
     }
   }
@@ -171,7 +171,9 @@ Summary write_work_list(const KernelShape& shape, const Limits& limits, const Le
   const std::vector<Request> requests = checked_requests(shape, limits, lengths);
   const std::int64_t team = work_list::team_size(shape, limits.kv_heads, limits.workers),
                      head_groups = limits.kv_heads / team;
-  const Batch batch(shape, lengths.window_left, requests);
+  // Causal is a right window of 0 already.
+  const std::int64_t window_right = shape.causal ? -1 : std::min(lengths.window_right, kMost);
+  const Batch batch(shape, {lengths.window_left, window_right}, requests);
   const std::int64_t total = head_groups * batch.cost;
   std::int64_t tokens = 0;
   for (const Request& r : requests) tokens += r.qo_len;
@@ -182,21 +184,21 @@ Summary write_work_list(const KernelShape& shape, const Limits& limits, const Le
                             ? hand_out_in_waves(shape, limits, requests, batch.tiles, out.data())
                             : hand_out_shares(shape, limits, requests, batch, team, out.data());
   const std::int64_t requests_at = items_at(limits.workers) + handed.items * kItemWords;
-  Header header{
-      .made_for = made_for(shape.tile_rows, shape.tile_kv, shape.group, shape.causal, shape.tiles_together),
-      .workers = narrow(limits.workers),
-      .kv_heads = narrow(limits.kv_heads),
-      .window_left = narrow(std::min(lengths.window_left, kMost)),
-      .requests = narrow(lengths.requests),
-      .tokens = narrow(tokens),
-      .items = narrow(handed.items),
-      .slots = narrow(handed.slots),
-      .requests_at = narrow(requests_at),
-      .busy = narrow(handed.busy),
-      .ticks = 0,
-      .shape = {},
-      .max_requests = 0,
-      .max_tokens = 0};
+  Header header{.made_for = made_for(shape.tile_rows, shape.tile_kv, shape.group, shape.causal,
+                                     shape.tiles_together, window_right),
+                .workers = narrow(limits.workers),
+                .kv_heads = narrow(limits.kv_heads),
+                .window_left = narrow(std::min(lengths.window_left, kMost)),
+                .requests = narrow(lengths.requests),
+                .tokens = narrow(tokens),
+                .window_right = narrow(window_right),
+                .slots = narrow(handed.slots),
+                .requests_at = narrow(requests_at),
+                .busy = narrow(handed.busy),
+                .ticks = 0,
+                .shape = {},
+                .max_requests = 0,
+                .max_tokens = 0};
   if (limits.on_device) {
     const work_list::ShapeWords words = work_list::pack(shape);
     std::ranges::copy(words.word, header.shape);

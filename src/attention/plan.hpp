@@ -3,7 +3,7 @@
 // makes no driver call, and knows no CUDA.
 //
 // The line:
-// - A tile is a range of packed rows of one request and kv head. It has the kv blocks that causal and window
+// - A tile is a range of packed rows of one request and kv head. It has the kv blocks that causal and windows
 //   leave, at least one.
 // - Tiles follow each other in a line by request, head and row. The cost of a tile is its kv blocks +
 //   tile_cost, and a tile takes its cost of the line.
@@ -55,6 +55,7 @@ struct Lengths {
   const std::int32_t* last_page_len = nullptr;  ///< [requests]: 1..page_size, where page_size > 0
   std::int64_t page_size = 0;                   ///< 0: kv is not paged
   std::int64_t window_left = -1;                ///< -1: off
+  std::int64_t window_right = -1;               ///< -1: off; 0 is causal
 };
 
 /// The lengths of one request.

@@ -33,6 +33,11 @@ void check_batch(const KernelShape& shape, const Limits& limits, const Lengths& 
   if (lengths.window_left >= 0 && !shape.window)
     fail("window_left = " + std::to_string(lengths.window_left) +
          ", and the kernel was specialised without a window; -1 is off");
+  if (lengths.window_right < -1)
+    fail("window_right = " + std::to_string(lengths.window_right) + " must be -1 (off) or more");
+  if (shape.causal ? lengths.window_right > 0 : lengths.window_right >= 0 && !shape.window)
+    fail("window_right = " + std::to_string(lengths.window_right) + ", and the kernel was specialised " +
+         (shape.causal ? "as causal, which is a right window of 0" : "without a window") + "; -1 is off");
   if (lengths.requests > 0 && !lengths.kv_indptr) fail("kv_indptr is null");
   if (lengths.page_size > 0 && lengths.requests > 0 && !lengths.kv_len && !lengths.last_page_len)
     fail("last_page_len is null, and so is kv_len: paged kv needs one of them");

@@ -11,6 +11,7 @@ namespace kiln::attention {
 
 using work_list::KvRange;
 using work_list::Tiles;
+using work_list::Windows;
 
 /// A slope with its tables.
 class Slope : public work_list::Slope {

@@ -22,8 +22,10 @@ constexpr Key kKernel[] = {{.name = "tile_rows"},
                            {.name = "tiles_together", .value = 0},
                            {.name = "heads_together", .value = 0},
                            {.name = "resident_kv", .value = 0}};
-constexpr Key kRun[] = {
-    {.name = "kv_heads"}, {.name = "page_size", .value = 0}, {.name = "window_left", .value = -1}};
+constexpr Key kRun[] = {{.name = "kv_heads"},
+                        {.name = "page_size", .value = 0},
+                        {.name = "window_left", .value = -1},
+                        {.name = "window_right", .value = -1}};
 constexpr Key kRunValues[] = {
     {.name = "requests", .doc = "requests of the batch"},
     // Without it each request has one token: a decode step.

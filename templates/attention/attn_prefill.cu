@@ -51,8 +51,9 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     const i32 begin = work.begin(worker), end = work.end(worker), busy = work.busy();
     const AttentionItem first = work.first_item(worker);
     constexpr u32 MADE_FOR = attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, true);
-    if (work.differs(MADE_FOR, kv_heads, window_left)) {
-      work.refuse(MADE_FOR, kv_heads, window_left);
+    const i32 right = WINDOW && (!CAUSAL || MASK) ? window_right : -1;
+    if (work.differs(MADE_FOR, kv_heads, window_left, right)) {
+      work.refuse(MADE_FOR, kv_heads, window_left, right);
       return clear_results<DV>(o, lse, tokens, kv_heads * GROUP, stride_o, stride_o_head);
     }
     // The next launch is let in before this launch's end, which saves 0.8 us. It is not let in if two of its

@@ -11,10 +11,11 @@ namespace kiln {
 // other parameters have the values of the manifest's [work_list].
 template <bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ void go_to_next_tile(AttentionItem& item, i32 tile_rows, i32 tile_kv, i32 group,
-                                                i32 window_left) {
+                                                i32 window_left, i32 window_right = -1) {
   item.first_row += tile_rows;
   const auto sees = [&](i32 row) {
-    return visible<CAUSAL, WINDOW>(min(row / group, item.qo_len - 1), item.qo_len, item.kv_len, window_left);
+    return visible<CAUSAL, WINDOW>(min(row / group, item.qo_len - 1), item.qo_len, item.kv_len, window_left,
+                                   window_right);
   };
   item.kv_begin = max(sees(item.first_row).first, 0);
   item.kv_end = min(sees(item.first_row + tile_rows - 1).last + 1, item.kv_len);

@@ -24,18 +24,18 @@
 namespace kiln {
 
 struct AttentionHeader {
-  int made_for;     // attention_made_for() of the kernel
-  int workers;      // blocks of the grid; the last of them may have no items
-  int kv_heads;     // kv heads of every request
-  int window_left;  // -1: no window
-  int requests;     // requests of this batch
-  int tokens;       // query tokens of all requests
-  int items;        // items of all workers
-  int slots;        // slots of the workspace that are used, below 2 * workers
-  int requests_at;  // word at which the requests begin
-  int busy;         // workers that have kv tokens; of an item with several tiles, only the first tile counts
-  int ticks;        // counted up by launches (decode/pace.cuh); may begin at any number
-  int shape[3];     // the kernel's shape (work_list/shape.h); all 0: the device must not write the list again
+  int made_for;      // attention_made_for() of the kernel
+  int workers;       // blocks of the grid; the last of them may have no items
+  int kv_heads;      // kv heads of every request
+  int window_left;   // -1: no window
+  int requests;      // requests of this batch
+  int tokens;        // query tokens of all requests
+  int window_right;  // -1: no right end, also with causal
+  int slots;         // slots of the workspace that are used, below 2 * workers
+  int requests_at;   // word at which the requests begin
+  int busy;          // workers that have kv tokens; of an item with several tiles, only the first tile counts
+  int ticks;         // counted up by launches (decode/pace.cuh); may begin at any number
+  int shape[3];  // the kernel's shape (work_list/shape.h); all 0: the device must not write the list again
   int max_requests, max_tokens;  // limits of the buffer, for the device that writes it again; else 0
 };
 
@@ -101,11 +101,19 @@ static_assert(sizeof(AttentionHeader) == 4 * AttentionWords::HEADER, "a header i
 static_assert(sizeof(AttentionItem) == 4 * AttentionWords::ITEM, "an item is whole words");
 static_assert(sizeof(AttentionRequest) == 4 * AttentionWords::REQUEST, "a request is whole words");
 
-// Mixes the properties that a kernel fixes into one word. A list suits only kernels that have its word.
+// The part of made_for that says where windows end on the right. It is 0 without such an end, and another number for
+// each window_right.
+KILN_HOST_DEVICE constexpr unsigned attention_right_window(int window_right) {
+  return (static_cast<unsigned>(window_right) + 1) * 0x9e3779b1u;
+}
+
+// Mixes the properties that a kernel fixes into one word, and the right end of windows. A list suits only launches that have
+// its word. Causal is a right window of 0 that the kernel fixes, so window_right is -1 there.
 KILN_HOST_DEVICE constexpr unsigned attention_made_for(unsigned tile_rows, unsigned tile_kv, unsigned group,
-                                                       bool causal, bool tiles_together = false) {
+                                                       bool causal, bool tiles_together = false,
+                                                       int window_right = -1) {
   const unsigned word = (((tile_rows * 65599 + tile_kv) * 65599 + group) * 2 + (causal ? 1 : 0)) ^ 0x4b415450;
-  return tiles_together ? ~word : word;
+  return (tiles_together ? ~word : word) ^ attention_right_window(window_right);
 }
 
 }  // namespace kiln

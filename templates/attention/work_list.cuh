@@ -36,19 +36,25 @@ struct AttentionPlan {
   // Returns whether the list was made for other tiles, heads, masks or numbers of workers. Results would then be
   // wrong or missing: the kernel calls refuse() instead, and returns. All threads get the same answer. The check
   // costs one load of 16 bytes, which runs beside the loads of begin(). Call it after pdl_wait().
-  __device__ __forceinline__ bool differs(u32 made_for, i32 kv_heads, i32 window_left) const {
+  __device__ __forceinline__ bool differs(u32 made_for, i32 kv_heads, i32 window_left,
+                                          i32 window_right = -1) const {
     const Vec<i32, 4> v = load<4>(words);
-    return ((v.word[0] ^ made_for) | (v.word[1] ^ workers) | (v.word[2] ^ kv_heads) |
-            (v.word[3] ^ max(window_left, -1))) != 0;  // one branch; only `v` has to be loaded
+    return ((v.word[0] ^ made_for ^ attention_right_window(max(window_right, -1))) | (v.word[1] ^ workers) |
+            (v.word[2] ^ kv_heads) | (v.word[3] ^ max(window_left, -1))) !=
+           0;  // one branch; only `v` has to be loaded
   }
   // Reports a list that differs() to the host. All threads of the grid call it.
-  __device__ __forceinline__ void refuse(u32 made_for, i32 kv_heads, i32 window_left) const {
+  __device__ __forceinline__ void refuse(u32 made_for, i32 kv_heads, i32 window_left,
+                                         i32 window_right = -1) const {
     if (blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x + threadIdx.y + threadIdx.z != 0) return;
     const Vec<i32, 4> v = load<4>(words);
-    report_fault(v.word[0] != made_for                     ? FAULT_OTHER_KERNEL
-                 : v.word[1] != static_cast<u32>(workers)  ? FAULT_OTHER_WORKERS
-                 : v.word[2] != static_cast<u32>(kv_heads) ? FAULT_OTHER_HEADS
-                                                           : FAULT_OTHER_WINDOW);
+    const u32 right = v.word[0] ^ made_for;  // of the list, if it is for this kernel
+    const bool same = right == attention_right_window(max(window_right, -1));
+    report_fault(!same && right != attention_right_window(header()->window_right) ? FAULT_OTHER_KERNEL
+                 : !same                                                          ? FAULT_OTHER_WINDOW
+                 : v.word[1] != static_cast<u32>(workers)                         ? FAULT_OTHER_WORKERS
+                 : v.word[2] != static_cast<u32>(kv_heads)                        ? FAULT_OTHER_HEADS
+                                                                                  : FAULT_OTHER_WINDOW);
   }
 
   // Starts to bring into the L2 what begin() and first_item() read for a worker. This is allowed before
@@ -204,7 +210,7 @@ struct AttentionTiles {
   // Goes to the next tile; any() then says whether that tile exists. Call it between two barriers of the block.
   __device__ __forceinline__ void next(const AttentionPlan& plan, i32 window_left, i32 window_right = -1) {
     if (left > 0) {
-      go_to_next_tile<CAUSAL, WINDOW>(now, TILE_ROWS, TILE_KV, GROUP, window_left);
+      go_to_next_tile<CAUSAL, WINDOW>(now, TILE_ROWS, TILE_KV, GROUP, window_left, window_right);
       --left;
     } else if (++item < end) {
       constexpr int WORDS = AttentionPlan::ITEM;
@@ -219,14 +225,6 @@ struct AttentionTiles {
         copy_async_commit();
       }
     }
-    if (WINDOW && !CAUSAL && window_right >= 0) trim(window_right);
-  }
-  // The list knows no right end of windows. This removes the tokens that no row of the tile sees. A part may then have no
-  // tokens.
-  __device__ __forceinline__ void trim(i32 window_right) {
-    const i32 last = min((now.first_row + TILE_ROWS - 1) / GROUP, now.qo_len - 1);
-    const i32 seen = visible<CAUSAL, WINDOW>(last, now.qo_len, now.kv_len, -1, window_right).last + 1;
-    now.kv_end = max(now.kv_begin, min(now.kv_end, seen));
   }
   __device__ __forceinline__ bool any() const { return item < end; }
   // Returns whether the next launch may begin after the products of `now`. `now` must be the block's last

@@ -67,7 +67,8 @@ struct Common {
   Slope slope;  // set if a request may have several tiles
   Divisor by_team;
   Int head_groups, team, most_shares, max_tokens, tokens;
-  int workers, kv_heads, window_left, longest;
+  Windows windows;
+  int workers, kv_heads, longest;
   unsigned refusal;  // a FaultReason found in the list that the buffer holds
   int refused;       // the largest FaultReason found in the lengths
   int starts[Slope::MOST_IN_TABLE];
@@ -123,7 +124,7 @@ struct Cutter {
     Common& out = common;
     out.workers = from.workers;
     out.kv_heads = from.kv_heads;
-    out.window_left = from.window_left;
+    out.windows = {from.window_left, from.window_right};
     out.max_tokens = from.max_tokens;
     out.longest = 0;
     out.refused = FAULT_NONE;
@@ -172,15 +173,15 @@ struct Cutter {
   // ---- measure ----
 
   KILN_BOTH TileRanges tiles_of(const Measured& of) const {
-    return TileRanges(common.shape, common.window_left, of);
+    return TileRanges(common.shape, common.windows, of);
   }
   // Few batches need the sums over many tiles. They are kept out of the other code, which has to be short: a
   // kernel of a few microseconds runs all of it for the first time.
   KILN_BOTH KILN_APART Int cost_of_many(const Measured& of) const {
-    return Tiles(common.shape, common.slope, common.window_left, of).cost();
+    return Tiles(common.shape, common.slope, common.windows, of).cost();
   }
   KILN_BOTH KILN_APART Tiles::Reach within_many(const Measured& of, Int cost) const {
-    return Tiles(common.shape, common.slope, common.window_left, of).within(cost, {0, 0});
+    return Tiles(common.shape, common.slope, common.windows, of).within(cost, {0, 0});
   }
   /// The cost of all tiles of one group of heads.
   KILN_BOTH Int cost_of(const Measured& of, const TileRanges& tiles) const {

@@ -7,11 +7,13 @@ namespace kiln::work_list {
 
 /// The values that a kernel's [work_list] fixes. min_kv_blocks is the key min_units.
 struct Shape {
-  Int tile_rows = 0;            ///< packed rows of a tile
-  Int tile_kv = 0;              ///< kv tokens of a kv block
-  Int group = 0;                ///< q heads of a kv head
-  bool causal = false;          ///< q token t sees kv tokens up to t + kv_len - qo_len of its request
-  bool window = false;          ///< and, with a window, none before t + kv_len - qo_len - window_left
+  Int tile_rows = 0;    ///< packed rows of a tile
+  Int tile_kv = 0;      ///< kv tokens of a kv block
+  Int group = 0;        ///< q heads of a kv head
+  bool causal = false;  ///< q token t sees kv tokens up to t + kv_len - qo_len of its request
+  /// With a window, it sees none before t + kv_len - qo_len - window_left. Without causal, it then sees none after
+  /// t + kv_len - qo_len + window_right.
+  bool window = false;
   Int tile_cost = 1;            ///< fixed cost of a tile, or of a part of one, in kv blocks
   Int min_kv_blocks = 4;        ///< least kv blocks of a part; a tile with fewer is never cut
   bool tiles_together = false;  ///< an item can be several whole tiles (src/attention/plan.hpp)

@@ -304,10 +304,10 @@ struct Writer : Cutter<Crew> {
       AttentionHeader& to = *reinterpret_cast<AttentionHeader*>(list);
       to.made_for = static_cast<int>(
           attention_made_for(static_cast<unsigned>(shape.tile_rows), static_cast<unsigned>(shape.tile_kv),
-                             static_cast<unsigned>(shape.group), shape.causal, shape.tiles_together));
+                             static_cast<unsigned>(shape.group), shape.causal, shape.tiles_together,
+                             static_cast<int>(common.windows.right)));
       to.requests = lengths.requests;
       to.tokens = static_cast<int>(common.tokens);
-      to.items = static_cast<int>(counted.items * team);
       to.slots = counted.slots;
       to.requests_at = static_cast<int>(requests_at);
       to.busy = counted.busy;

@@ -13,7 +13,7 @@ struct LengthsOnDevice {
   KernelShape shape;
   Limits limits;
   std::vector<std::int32_t> qo, kv, kv_len, last;
-  std::int64_t page_size = 0, window_left = -1;
+  std::int64_t page_size = 0, window_left = -1, window_right = -1;
 
   Lengths lengths() const {
     const auto given = [](const std::vector<std::int32_t>& of) { return of.empty() ? nullptr : of.data(); };
@@ -23,7 +23,8 @@ struct LengthsOnDevice {
             .kv_len = given(kv_len),
             .last_page_len = given(last),
             .page_size = page_size,
-            .window_left = window_left};
+            .window_left = window_left,
+            .window_right = window_right};
   }
 };
 
@@ -80,6 +81,7 @@ class DrawLengths : public Draws {
             narrow((*this)(0, (out.kv[i + 1] - out.kv[i]) * std::max<std::int64_t>(out.page_size, 1))));
     }
     if (out.shape.window && !one_in(4)) out.window_left = of({0, 1, 5, 64, 1000});
+    if (out.shape.window && !out.shape.causal && !one_in(3)) out.window_right = of({0, 1, 5, 64, 1000});
     const std::int64_t tokens = out.qo.empty() ? requests : out.qo.back() - out.qo.front();
     out.limits = {.max_requests = std::max<std::int64_t>(requests + (*this)(0, 3), 1),
                   .max_tokens = std::max<std::int64_t>(tokens, 1) + (*this)(0, 20),
@@ -96,7 +98,8 @@ constexpr std::int32_t kUntouched = 0x7eadbeef;
 std::vector<std::int32_t> begun(const LengthsOnDevice& batch) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(work_list_words(batch.shape, batch.limits)) + 8,
                                 kUntouched);
-  write_work_list(batch.shape, batch.limits, {.window_left = batch.window_left}, out);
+  write_work_list(batch.shape, batch.limits,
+                  {.window_left = batch.window_left, .window_right = batch.window_right}, out);
   return out;
 }
 

@@ -47,6 +47,7 @@ class Planned {
       : shape_(shape),
         limits_(limits),
         window_left_(lengths.window_left),
+        window_right_(lengths.window_right),
         words_(static_cast<std::size_t>(work_list_words(shape, limits)) + 8, kUntouched) {
     summary = write_work_list(shape, limits, lengths, std::span(words_).first(words_.size() - 8));
   }
@@ -95,7 +96,7 @@ class Planned {
     const auto next = [&](auto causal, auto window) {
       go_to_next_tile<causal, window>(tile, static_cast<int>(shape_.tile_rows),
                                       static_cast<int>(shape_.tile_kv), static_cast<int>(shape_.group),
-                                      static_cast<int>(window_left_));
+                                      static_cast<int>(window_left_), static_cast<int>(window_right_));
     };
     using std::true_type, std::false_type;
     if (shape_.causal)
@@ -106,16 +107,17 @@ class Planned {
 
   const KernelShape shape_;
   const Limits limits_;
-  const std::int64_t window_left_;
+  const std::int64_t window_left_, window_right_;
   std::vector<std::int32_t> words_;
 };
 
 /// True when token t of q sees kv token j, by the kernels' contract.
-inline bool sees(const KernelShape& shape, std::int64_t window_left, const Request& r, std::int64_t t,
-                 std::int64_t j) {
+inline bool sees(const KernelShape& shape, std::int64_t window_left, std::int64_t window_right,
+                 const Request& r, std::int64_t t, std::int64_t j) {
   if (j < 0 || j >= r.kv_len) return false;
   if (shape.causal && !(j <= t + r.kv_len - r.qo_len)) return false;
   if (shape.window && window_left >= 0 && !(j + r.qo_len + window_left >= r.kv_len + t)) return false;
+  if (shape.window && window_right >= 0 && !(j + r.qo_len <= r.kv_len + t + window_right)) return false;
   return true;
 }
 

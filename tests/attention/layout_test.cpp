@@ -27,7 +27,7 @@ TEST(AttentionLayout, HostAndDeviceHaveTheSameFields) {
   EXPECT_SAME(Header, AttentionHeader, window_left);
   EXPECT_SAME(Header, AttentionHeader, requests);
   EXPECT_SAME(Header, AttentionHeader, tokens);
-  EXPECT_SAME(Header, AttentionHeader, items);
+  EXPECT_SAME(Header, AttentionHeader, window_right);
   EXPECT_SAME(Header, AttentionHeader, slots);
   EXPECT_SAME(Header, AttentionHeader, requests_at);
   EXPECT_SAME(Header, AttentionHeader, busy);
@@ -86,12 +86,17 @@ TEST(AttentionLayout, TheWordOfWhatAKernelFixesIsTheDevices) {
     for (const std::uint32_t kv : {16, 32, 64, 128, 256})
       for (const std::uint32_t group : {1, 2, 3, 4, 8, 16})
         for (const bool causal : {false, true})
-          for (const bool together : {false, true}) {
-            const std::int32_t word = made_for(rows, kv, group, causal, together);
-            EXPECT_EQ(static_cast<std::uint32_t>(word),
-                      attention_made_for(rows, kv, group, causal, together));
-            words.insert(word), ++kernels;
-          }
+          for (const bool together : {false, true})
+            for (const std::int64_t right :
+                 {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}, std::int64_t{127}, kMost}) {
+              const std::int32_t word = made_for(rows, kv, group, causal, together, right);
+              EXPECT_EQ(static_cast<std::uint32_t>(word),
+                        attention_made_for(rows, kv, group, causal, together, narrow(right)));
+              if (right < 0) {
+                EXPECT_EQ(word, made_for(rows, kv, group, causal, together));
+              }
+              words.insert(word), ++kernels;
+            }
   EXPECT_EQ(std::ssize(words), kernels) << "two kernels with one word";
 }
 

@@ -93,6 +93,13 @@ TEST(AttentionLengths, AWindowThatTheKernelDoesNotHaveIsRefused) {
   windowed.window = true;
   refused({"window_left = -2 must be -1 (off) or more"},
           {.requests = 1, .kv_indptr = kv.data(), .window_left = -2}, windowed);
+  refused({"window_right = 0, and the kernel was specialised without a window; -1 is off"},
+          {.requests = 1, .kv_indptr = kv.data(), .window_right = 0});
+  refused({"window_right = -2 must be -1 (off) or more"},
+          {.requests = 1, .kv_indptr = kv.data(), .window_right = -2}, windowed);
+  windowed.causal = true;
+  refused({"window_right = 1, and the kernel was specialised as causal, which is a right window of 0"},
+          {.requests = 1, .kv_indptr = kv.data(), .window_right = 1}, windowed);
 }
 
 TEST(AttentionLimits, AreCheckedByName) {

@@ -14,13 +14,14 @@ struct Batch {
   KernelShape shape;
   Limits limits;
   std::vector<std::int32_t> qo, kv;
-  std::int64_t window_left = -1;
+  std::int64_t window_left = -1, window_right = -1;
   bool decode = false;
   Lengths lengths() const {
     return {.requests = static_cast<std::int64_t>(kv.size()) - 1,
             .qo_indptr = decode ? nullptr : qo.data(),
             .kv_indptr = kv.data(),
-            .window_left = window_left};
+            .window_left = window_left,
+            .window_right = window_right};
   }
 };
 
@@ -55,6 +56,7 @@ class Draw : public Draws {
     if (out.decode) std::iota(out.qo.begin(), out.qo.end(), 0);
     out.kv = indptr(requests, of({1, 40, 300}));
     if (out.shape.window && !one_in(4)) out.window_left = of({0, 1, 5, 64, 1000});
+    if (out.shape.window && !out.shape.causal && !one_in(3)) out.window_right = of({0, 1, 5, 64, 1000});
     out.limits = {.max_requests = requests + (*this)(0, 3),
                   .max_tokens = std::max(1, out.qo.back() - out.qo.front()) + (*this)(0, 20),
                   .kv_heads = one_in(4) ? of({6, 8}) : (*this)(1, 3),
@@ -108,7 +110,7 @@ void expect_tile(const Batch& batch, const Request& r, std::int64_t first_row,
   std::int64_t first = r.kv_len, last = -1;
   for (std::int64_t j = 0; j < r.kv_len; ++j) {
     for (std::int64_t row = first_row; row < rows; ++row) {
-      if (!sees(shape, batch.window_left, r, row / shape.group, j)) continue;
+      if (!sees(shape, batch.window_left, batch.window_right, r, row / shape.group, j)) continue;
       first = std::min(first, j), last = j;
       break;
     }
@@ -292,7 +294,8 @@ void expect_inside(const Batch& batch, const Planned& plan) {
   ASSERT_EQ(plan.word(3), batch.window_left);
   ASSERT_EQ(plan.word(4), std::ssize(batch.kv) - 1);
   ASSERT_EQ(plan.word(5), batch.qo.back() - batch.qo.front());
-  ASSERT_EQ(plan.word(6), plan.summary.items);
+  ASSERT_EQ(plan.word(6), batch.window_right);
+  ASSERT_EQ(plan.begin(batch.limits.workers), plan.summary.items);
   ASSERT_EQ(plan.word(7), plan.summary.slots);
   ASSERT_EQ(plan.word(8), plan.first_items() + 12 * (batch.limits.workers + plan.summary.items))
       << "behind the last item";

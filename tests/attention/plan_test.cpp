@@ -1,8 +1,10 @@
 // Plans of batches that can be worked out by hand.
+#include <set>
 #include <string>
 #include <tuple>
 
 #include "attention/fixture.hpp"
+#include "attention/layout.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::attention::test {
@@ -62,6 +64,57 @@ TEST(AttentionPlan, AWindowBeginsWithTheBlockOfTheFirstTokenThatIsSeen) {
   EXPECT_EQ(plan.item(1).kv_begin, 20);  // token 4 sees from 22 on
   lengths.window_left = -1;
   EXPECT_EQ(Planned(shape, limits, lengths).item(1).kv_begin, 0);
+}
+
+TEST(AttentionPlan, ARightWindowEndsWithTheLastTokenThatIsSeen) {
+  KernelShape shape{.tile_rows = 4, .tile_kv = 4, .group = 1, .window = true};
+  const Indptr qo{0, 8}, kv{0, 32};
+  const Limits limits{.max_requests = 1, .max_tokens = 8, .kv_heads = 1, .workers = 1};
+  Lengths lengths{.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data(), .window_right = 2};
+  const Planned right(shape, limits, lengths);
+  EXPECT_EQ(right.item(0).kv_begin, 0);
+  EXPECT_EQ(right.item(0).kv_end, 30);  // token 3 has place 27, and sees up to 29
+  EXPECT_EQ(right.item(1).kv_end, 32);
+  lengths.window_left = 6;
+  EXPECT_EQ(Planned(shape, limits, lengths).item(0).kv_begin, 16);
+  lengths.window_left = -1, lengths.window_right = 0;
+  const Planned none(shape, limits, lengths);
+  shape.causal = true;
+  for (const std::int64_t same : {-1, 0}) {  // causal is a right window of 0
+    lengths.window_right = same;
+    const Planned causal(shape, limits, lengths);
+    EXPECT_EQ(causal.items(), none.items());
+    EXPECT_EQ(causal.word(0), made_for(4, 4, 1, true));
+    EXPECT_EQ(causal.word(6), -1);
+  }
+}
+
+TEST(AttentionPlan, ARightWindowOfOneTokenLeavesARowBeforeTheFirstKvTokenOne) {
+  const KernelShape shape{.tile_rows = 4, .tile_kv = 4, .group = 1, .window = true};
+  const Indptr qo{0, 10}, kv{0, 3};
+  const Planned plan(shape, {.max_requests = 1, .max_tokens = 10, .kv_heads = 1, .workers = 8},
+                     {.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data(), .window_right = 1});
+  ASSERT_EQ(plan.summary.items, 3);
+  EXPECT_EQ(plan.item(0).kv_end, 0);  // token 3 has place -4
+  EXPECT_EQ(plan.item(1).kv_end, 2);  // token 7 has place 0
+  EXPECT_EQ(plan.item(2).kv_end, 3);
+}
+
+TEST(AttentionPlan, ARightWindowIsAPartOfTheWordOfItsKernel) {
+  const KernelShape shape{.tile_rows = 4, .tile_kv = 4, .group = 1, .window = true};
+  const Indptr qo{0, 8}, kv{0, 32};
+  const Limits limits{.max_requests = 1, .max_tokens = 8, .kv_heads = 1, .workers = 1};
+  std::set<std::int32_t> words;
+  for (const std::int64_t right : {-1, 0, 1, 2, 0x7fffffff}) {
+    const Planned plan(
+        shape, limits,
+        {.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data(), .window_right = right});
+    EXPECT_EQ(plan.word(6), right);
+    EXPECT_EQ(plan.word(0), made_for(4, 4, 1, false, false, right));
+    words.insert(plan.word(0));
+  }
+  EXPECT_EQ(words.size(), 5u);
+  EXPECT_EQ(made_for(4, 4, 1, false), made_for(4, 4, 1, false, false, -1));
 }
 
 TEST(AttentionPlan, OneLongTileIsSharedEqually) {

@@ -148,7 +148,9 @@ TEST_P(AttentionTeamsOf, HaveEachTokenOfEachHeadOnce) {
       for (std::int32_t token = 0; token < r.qo_len; ++token) {
         // A row sees one run of tokens.
         std::int32_t first = 0, end = r.kv_len;
-        const auto seen = [&](std::int32_t j) { return sees(batch.shape, batch.window_left, r, token, j); };
+        const auto seen = [&](std::int32_t j) {
+          return sees(batch.shape, batch.window_left, -1, r, token, j);
+        };
         while (end > 0 && !seen(end - 1)) --end;
         while (first < end && !seen(first)) ++first;
         for (std::int32_t head = 0; head < batch.limits.kv_heads; ++head) {
@@ -255,9 +257,9 @@ std::uint64_t digest(const KernelShape& shape, std::int64_t kv_heads, std::int64
     const std::int64_t first_items = 16 + 2 * plan.table(), more = 12 * workers;
     for (std::int64_t i = 0; i < plan.summary.words; ++i) {
       if (i >= first_items && i < first_items + more) continue;
-      std::int64_t word = plan.word(i);
-      if (i == 8) word -= more;  // the place of the requests
-      if (i == 9) word = 0;      // the number of busy workers
+      std::int64_t word = i == 6 ? plan.summary.items : plan.word(i);  // older plans had their number here
+      if (i == 8) word -= more;                                        // the place of the requests
+      if (i == 9) word = 0;                                            // the number of busy workers
       out = (out ^ static_cast<std::uint32_t>(word)) * 0x100000001b3;
     }
   }

@@ -18,16 +18,16 @@ std::vector<std::int64_t> walked(const KernelShape& shape, const Tiles& tiles) {
   return ends;
 }
 
-void expect_as_walked(const KernelShape& given, std::int64_t window_left, const Request& request,
+void expect_as_walked(const KernelShape& given, const Windows& windows, const Request& request,
                       std::mt19937& random) {
   const work_list::TileShape shape(given);
   const Slope slope(shape, true);
-  const Tiles tiles(shape, slope, window_left, request);
+  const Tiles tiles(shape, slope, windows, request);
   const auto ends = walked(shape, tiles);
   SCOPED_TRACE(::testing::Message() << "tile_rows " << shape.tile_rows << " tile_kv " << shape.tile_kv
                                     << " group " << shape.group << " causal " << shape.causal << " window "
-                                    << window_left << " qo_len " << request.qo_len << " kv_len "
-                                    << request.kv_len);
+                                    << windows.left << ", " << windows.right << " qo_len " << request.qo_len
+                                    << " kv_len " << request.kv_len);
   ASSERT_EQ(tiles.cost(), ends.back());
   const auto at = [&](std::int64_t n) { return ends[static_cast<std::size_t>(n)]; };
   for (std::int64_t n = 0; n <= tiles.count(); ++n) ASSERT_EQ(tiles.cost(n), at(n)) << n;
@@ -58,7 +58,8 @@ TEST(AttentionTiles, TakeWhatAWalkOverThemTakes) {
                             .window = draw(0, 1) > 0,
                             .tile_cost = draw(0, 3)};
     const auto tokens = [&] { return narrow(draw(0, draw(0, 4) > 0 ? 300 : 5000)); };
-    expect_as_walked(shape, shape.window ? draw(-1, 2000) : -1, {0, tokens(), 0, tokens()}, random);
+    const Windows windows{shape.window ? draw(-1, 2000) : -1, shape.causal ? -1 : draw(-1, 2000)};
+    expect_as_walked(shape, windows, {0, tokens(), 0, tokens()}, random);
     if (HasFatalFailure()) return;
   }
 }
@@ -92,12 +93,15 @@ TEST(AttentionTiles, TakeWhatAWalkOverThemTakesOfTheMostThereCanBe) {
   // 31 bits of packed rows, the most kv tokens, and sizes for which tiles and blocks never end together.
   for (const auto& [rows, kv, group] : {std::tuple{65536, 65536, 2}, {65536, 65535, 3}, {65521, 97, 2}})
     for (const std::int32_t kv_len : {narrow(kMostTokens), 1 << 20, 0}) {
-      const KernelShape shape{
-          .tile_rows = rows, .tile_kv = kv, .group = group, .causal = true, .window = true};
+      KernelShape shape{.tile_rows = rows, .tile_kv = kv, .group = group, .window = true};
       const auto qo_len = narrow((kMost - rows) / group);
       for (const std::int64_t window :
            {std::int64_t{-1}, std::int64_t{100'000}, kMostTokens, std::numeric_limits<std::int64_t>::max()})
-        expect_as_walked(shape, window, {0, std::min(qo_len, narrow(kMostTokens)), 0, kv_len}, random);
+        for (const bool causal : {true, false}) {
+          shape.causal = causal;
+          const Request request{0, std::min(qo_len, narrow(kMostTokens)), 0, kv_len};
+          expect_as_walked(shape, {window, causal ? -1 : window}, request, random);
+        }
     }
 }
 

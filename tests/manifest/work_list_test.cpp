@@ -76,6 +76,7 @@ TEST(ManifestWorkList, NamesItsArgumentsAndWhatTheKernelFixes) {
   EXPECT_EQ(m.work_list->of("heads_together").constant_value(), 0);
   EXPECT_EQ(m.work_list->of("page_size").constant_value(), 0);
   EXPECT_EQ(m.work_list->of("window_left").constant_value(), -1);
+  EXPECT_EQ(m.work_list->of("window_right").constant_value(), -1);
   EXPECT_FALSE(m.work_list->on_device);
   EXPECT_FALSE(parse(kManifest).work_list);
 }

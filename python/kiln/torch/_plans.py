@@ -92,6 +92,7 @@ class _Planned(torch.nn.Module):
 
     plan_words: Tensor
     window_left: int
+    window_right: int = -1
 
     def __init__(self, template: str, heads: int, parameters: dict[str, Any], place: torch.device, **limits: int) -> None:
         super().__init__()
@@ -107,7 +108,8 @@ class _Planned(torch.nn.Module):
 
         A launch before the first plan is refused, since its first word is 0.
         """
-        self._planner.write(self.plan_words, {"kv_indptr": [0], "page_size": page_size, "window_left": self.window_left})
+        windows = {"window_left": self.window_left, "window_right": self.window_right}
+        self._planner.write(self.plan_words, {"kv_indptr": [0], "page_size": page_size} | windows)
         self.plan_words[0] = 0
 
     def _plan_on_device(
@@ -163,6 +165,7 @@ class _PagedPlanned(_Planned):
             qo_indptr=_listed("qo_indptr", qo_indptr),
             page_size=self.page_size,
             window_left=self.window_left,
+            window_right=self.window_right,
         )
 
     def plan_on_device(

@@ -17,7 +17,7 @@ std::string reason_of(std::uint32_t code) {
     case FAULT_OTHER_HEADS:
       return "the work list was made for another number of kv heads";
     case FAULT_OTHER_WINDOW:
-      return "the work list was made for another window_left";
+      return "the work list was made for another window_left or window_right";
     case FAULT_NO_LIST:
       return "the buffer holds no work list over which the device may write";
     case FAULT_LIMITS:

@@ -254,8 +254,9 @@ __device__ __forceinline__ void attention_on_hopper(
     const i32 begin = work.begin(blockIdx.x), end = work.end(blockIdx.x);
     const AttentionItem first = work.first_item(blockIdx.x);
     constexpr u32 MADE_FOR = attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL, true);
-    if (work.differs(MADE_FOR, kv_heads, window_left)) {
-      work.refuse(MADE_FOR, kv_heads, window_left);
+    const i32 right = WINDOW && !CAUSAL ? window_right : -1;
+    if (work.differs(MADE_FOR, kv_heads, window_left, right)) {
+      work.refuse(MADE_FOR, kv_heads, window_left, right);
       return clear_results<DV>(o, lse, tokens, kv_heads * GROUP, stride_o, stride_o_head);
     }
     if (threadIdx.x == 0) shared.tiles.begin(work, begin, end, first);

@@ -379,7 +379,7 @@ static void attention_plans(const char* cache) {
   memset(&limits, 0, sizeof limits), memset(&lengths, 0, sizeof lengths), memset(&plan, 0, sizeof plan);
   memset(&out, 0x5a, sizeof out), memset(words, 0, sizeof words);
   limits.struct_size = sizeof limits, limits.max_requests = 2, limits.kv_heads = 1;
-  lengths.struct_size = sizeof lengths, lengths.requests = 2, lengths.window_left = -1;
+  lengths.struct_size = sizeof lengths, lengths.requests = 2, lengths.window_left = lengths.window_right = -1;
   lengths.kv_indptr = pages, lengths.last_page_len = last, lengths.page_size = 16;
   plan.struct_size = sizeof plan;
   out.sizes.struct_size = sizeof out.sizes;
@@ -392,9 +392,14 @@ static void attention_plans(const char* cache) {
   EXPECT(out.sizes.workers == 5 && out.sizes.workspace_bytes == 0 && out.sizes.plan_bytes <= sizeof words);
   EXPECT(out.guard[0] == 0x5a);
   EXPECT(kiln_kernel_attention_plan(kernel, &limits, &lengths, words, sizeof words, &plan) == KILN_OK);
-  EXPECT(words[4] == 2 && plan.items == (uint32_t)words[6] && plan.bytes <= out.sizes.plan_bytes);
+  EXPECT(words[3] == -1 && words[6] == -1); /* windows */
+  EXPECT(words[4] == 2 && plan.items == (uint32_t)words[16 + 5] && plan.bytes <= out.sizes.plan_bytes);
   EXPECT(words[16 + 16 + 5] == 2 * 16 + 7); /* kv_len of the first item */
   EXPECT(kiln_kernel_attention_plan(kernel, &limits, &lengths, words, sizeof words, NULL) == KILN_OK);
+  lengths.struct_size = offsetof(kiln_attention_lengths, window_right), lengths.window_right = 7;
+  EXPECT(kiln_kernel_attention_plan(kernel, &limits, &lengths, words, sizeof words, NULL) == KILN_OK);
+  EXPECT(words[6] == -1); /* an older caller has no window_right */
+  lengths.struct_size = sizeof lengths, lengths.window_right = -1;
 
   EXPECT(is_invalid(kiln_kernel_attention_sizes(NULL, &limits, &out.sizes), "kiln_kernel"));
   EXPECT(is_invalid(kiln_kernel_attention_sizes(kernel, NULL, &out.sizes), "limits is null"));

@@ -208,7 +208,9 @@ TEST_F(AttentionPlan, AZeroedStructAsksForAWindowThatShowsATokenItselfOnly) {
       << "without a window it is refused";
   EXPECT_EQ(plan(attend(4, true)), KILN_OK);
   EXPECT_EQ(words[3], 0) << "the launch is held to it";
+  EXPECT_EQ(words[6], -1) << "causal is a right window of 0";
   EXPECT_EQ(AttentionLengths().window_left, -1) << "off, in C++";
+  EXPECT_EQ(AttentionLengths().window_right, -1);
 }
 
 TEST_F(AttentionPlan, MakesNoDriverCallAlsoWhileAStreamIsCaptured) {

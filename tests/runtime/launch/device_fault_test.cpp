@@ -75,7 +75,7 @@ TEST_F(DeviceFaults, NameTemplateSpecialisationAndReasonOnce) {
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0].template_name, "watched");
   EXPECT_NE(faults[0].specialization.find("N=4"), std::string::npos) << faults[0].specialization;
-  EXPECT_EQ(faults[0].reason, "the work list was made for another window_left");
+  EXPECT_EQ(faults[0].reason, "the work list was made for another window_left or window_right");
   EXPECT_EQ(faults[0].code, 4);
   EXPECT_EQ(faults[0].device, 0);
   EXPECT_EQ(faults[0].launches, 2u);

@@ -44,6 +44,7 @@ class _Lengths(ctypes.Structure):
         ("kv_indptr", _ARRAY),
         ("kv_len", _ARRAY),
         ("last_page_len", _ARRAY),
+        ("window_right", _I32),
     ]
 
 
@@ -80,7 +81,7 @@ class AttentionPlan:
         # NaN, so that a read of unwritten memory shows.
         self.workspace = torch.full((max(1, sizes.workspace_bytes // 4),), float("nan"), device="cuda")
 
-    def __call__(self, kv_indptr, qo_indptr=None, kv_len=None, last_page_len=None, page_size=0, window_left=-1):
+    def __call__(self, kv_indptr, qo_indptr=None, kv_len=None, last_page_len=None, page_size=0, window_left=-1, window_right=-1):
         """Makes a plan for these lengths and copies it to the device in the current stream."""
         arrays = [_array(a) for a in (qo_indptr, kv_indptr, kv_len, last_page_len)]
         lengths = _Lengths(
@@ -89,6 +90,7 @@ class AttentionPlan:
             page_size,
             window_left,
             *[ctypes.cast(a, _ARRAY) if a is not None else None for a in arrays],
+            window_right,
         )
         plan = _Plan(struct_size=ctypes.sizeof(_Plan))
         torch.cuda.current_stream().synchronize()  # the last plan may still be copied from the host's buffer

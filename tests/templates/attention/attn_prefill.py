@@ -182,7 +182,9 @@ class Batch:
         return self.replan(made)
 
     def replan(self, plan):
-        return plan(self.kv_indptr, self.qo_indptr, self.kv_len, page_size=self.options.page, window_left=self.options.window)
+        o = self.options
+        windows = {"window_left": o.window, "window_right": o.right}
+        return plan(self.kv_indptr, self.qo_indptr, self.kv_len, page_size=o.page, **windows)
 
     def launch(self, plan, lse=True):
         self.options.kernel()(*self.options.arguments(self, plan, lse))
@@ -455,7 +457,11 @@ def check_right_windows(make_options):
         check(make_options(causal=False, right=50), lengths, f"{workers} workers", workers=workers)
     for options in (make_options(right=3), make_options(right=3, causal=False, WINDOW=False)):
         b = Batch(options, [(5, 5)])
-        expect_refused(lambda: b.launch(b.plan()), "window_right = 3")
+        expect_refused(b.plan, "window_right = 3")
+        options.right = -1
+        plan = b.plan()
+        options.right = 3
+        expect_refused(lambda: b.launch(plan), "window_right = 3")
 
 
 def test_sinks():

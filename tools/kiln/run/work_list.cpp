@@ -120,7 +120,8 @@ std::vector<std::int32_t> RunWorkList::make() const {
                               .kv_indptr = kv_indptr_.data(),
                               .last_page_len = page_size_ > 0 ? last_page_len_.data() : nullptr,
                               .page_size = page_size_,
-                              .window_left = manifest_.work_list->of("window_left").evaluate(slots_)},
+                              .window_left = manifest_.work_list->of("window_left").evaluate(slots_),
+                              .window_right = manifest_.work_list->of("window_right").evaluate(slots_)},
                              out);
   return out;
 }
