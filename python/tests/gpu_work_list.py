@@ -9,7 +9,8 @@ import attention_cases
 import kiln.torch
 import pytest
 import torch
-from kiln.torch import PagedDecode, RaggedPrefill
+from kiln.torch import LatentDecode, PagedDecode, RaggedPrefill
+from unmapped import EndOfMemory
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 PAGE = 16
@@ -241,6 +242,54 @@ def test_a_launch_without_any_plan_gives_zeros_and_a_fault():
         )
     )
     assert [f[0] for f in faults()] == ["attn_decode_paged"]
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("template", ["attn_decode_paged", "attn_prefill", "attn_sm90", "mla_decode"])
+def test_a_plan_for_fewer_workers_is_not_read_beyond_its_end(template, captured):
+    """The plan lies at the end of what is mapped. A launch that read where its own workers' words would be could not go on."""
+    if template not in kernels_of_this_device():
+        pytest.skip("no Hopper")
+    tensors = [
+        torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in ((9, 32, 128), (64, PAGE, 8, 128), (64, PAGE, 8, 128))
+    ]
+    if template == "mla_decode":
+        tensors = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in ((9, 32, 576), (64, PAGE, 1, 576))]
+
+    def module(**more):
+        if template == "mla_decode":
+            return LatentDecode(heads=32, page_size=PAGE, max_requests=9, sm_scale=0.07, **more)
+        if template == "attn_decode_paged":
+            return decode(9, **more)
+        return prefill(9, 9, page_size=PAGE, template=template, **more)
+
+    def planned(one):
+        lengths = {"kv_indptr": [3 * i for i in range(10)], "kv_len": [40] * 9}
+        one.plan(**lengths | ({"qo_indptr": list(range(10))} if isinstance(one, RaggedPrefill) else {}))
+        return one
+
+    def run(one):
+        if not captured:
+            return one(*tensors, table)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            one(*tensors, table)
+            out = one(*tensors, table)  # begins while the launch before it runs
+        graph.replay()
+        return out
+
+    table, end = torch.randperm(64, device="cuda").int(), EndOfMemory()
+    few, many = planned(module(workers=2)), planned(module())
+    expected, right = many(*tensors, table), many.plan_words
+    assert many.workers > 2 and expected[0].any() and faults() == []
+    used = few.plan_words[: 16 + 2 * 4 + 12 * 2 + 12 + 4]  # with one item and one request
+    many.plan_words = end.put(used, right.numel())
+    assert_cleared(*run(many))
+    assert faults() == [(template, "the work list was made for another number of workers", 2 if captured else 1)]
+    many.plan_words = right
+    assert all(torch.equal(*pair) for pair in zip(run(many), expected)), "the context is alive"
+    assert faults() == []
+    end.close()
 
 
 def timed(call, inputs=()):

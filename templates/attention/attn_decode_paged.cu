@@ -79,9 +79,11 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const PackedQueries<T> all_queries{q, stride_q, stride_q_head};
   // The prefetch comes first, because the work list lies in device memory, which is far away.
   work.prefetch(blockIdx.x);
+  const bool fits = work.fits();
   pdl_wait();
-  const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
-  AttentionItem item = work.first_item(blockIdx.x);
+  const AttentionShare share = work.share(blockIdx.x, fits);
+  const i32 items_begin = share.begin, items_end = share.end;
+  AttentionItem item = share.first;
   // The ring, the barriers and the queries are prepared while these loads are under way.
   Ring ring(cache, all_queries, work, items, own, warp, lane, window_left);
   if (thread == 0) join.init(), shared.meeting.init(WARPS);

@@ -45,11 +45,11 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
             worker = block >= front ? block - front : block + workers - front;
   // The prefetch comes first, because the work list lies in device memory, which is far away.
   work.prefetch(worker);
+  const bool fits = work.fits();
   pdl_wait();
   {
-    // None of these loads waits for another of them.
-    const i32 begin = work.begin(worker), end = work.end(worker), busy = work.busy();
-    const AttentionItem first = work.first_item(worker);
+    const AttentionShare share = work.share(worker, fits);
+    const i32 busy = work.busy();
     constexpr u32 MADE_FOR = attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, true);
     const i32 right = WINDOW && (!CAUSAL || MASK) ? window_right : -1;
     if (work.differs(MADE_FOR, kv_heads, window_left, right)) {
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     // SMs for the next launch's first workers. For prompts of 512 tokens without causality, one after
     // another, a launch then took 22 instead of 18 us.
     const bool lets_in = BLOCKS == 1 || 8 * busy <= 3 * workers || 2 * busy > workers;
-    if (threadIdx.x == 0) tiles.begin(work, begin, end, first, lets_in);
+    if (threadIdx.x == 0) tiles.begin(work, share, lets_in);
   }
   while (true) {
     __syncthreads();  // no warp needs the previous tile, or its kv blocks, any more

@@ -24,6 +24,12 @@
 
 namespace kiln {
 
+// The items [begin, end) of a worker. `first` is undefined if there are none.
+struct AttentionShare {
+  i32 begin, end;
+  AttentionItem first;
+};
+
 struct AttentionPlan {
   i32* words;
   i32 workers;  // blocks of the grid
@@ -35,7 +41,7 @@ struct AttentionPlan {
 
   // Returns whether the list was made for other tiles, heads, masks or numbers of workers. Results would then be
   // wrong or missing: the kernel calls refuse() instead, and returns. All threads get the same answer. The check
-  // costs one load of 16 bytes, which runs beside the loads of begin(). Call it after pdl_wait().
+  // costs one load of 16 bytes, which runs beside the loads of share(). Call it after pdl_wait().
   __device__ __forceinline__ bool differs(u32 made_for, i32 kv_heads, i32 window_left,
                                           i32 window_right = -1) const {
     const Vec<i32, 4> v = load<4>(words);
@@ -65,8 +71,26 @@ struct AttentionPlan {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(words + HEADER + (threadIdx.x == 0 ? worker : first_item)));
   }
 
+  // Returns whether the list is for as many workers as the launch has. begin(), end() and first_item() would read beyond
+  // the end of a list for fewer workers, so share() needs the answer. Call it before pdl_wait(): the load then runs while
+  // the previous launch ends. It goes to the L2, since the L1 would keep a word that the previous launch may change.
+  __device__ __forceinline__ bool fits() const {
+    i32 of_list;
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(of_list) : "l"(&header()->workers) : "memory");
+    return of_list == workers;
+  }
+  // Loads a worker's share. None of the three loads waits for another of them. `fits` is what fits() said before
+  // pdl_wait(). If it was false, the previous launch may have written the list, and fits() is asked again. The share of
+  // a list that does not fit is made of words that every list has. differs() is then true. Call it after pdl_wait().
+  __device__ __forceinline__ AttentionShare share(i32 worker, bool fits) const {
+    if (!fits) fits = this->fits();
+    const AttentionPlan readable{words, fits ? workers : 0};
+    const i32 at = fits ? worker : 0;
+    return {readable.begin(at), readable.end(at), readable.first_item(at)};
+  }
+
   // The items of a worker are [begin, end). The loads keep program order (vector.cuh). Call both
-  // after pdl_wait().
+  // after pdl_wait(), for a list that fits.
   __device__ __forceinline__ i32 begin(i32 worker) const {
     return static_cast<i32>(load<1>(words + HEADER + worker).word[0]);
   }
@@ -195,13 +219,12 @@ struct AttentionTiles {
   bool lets_in;      // whether the block lets the next launch begin early
   const i32* items;  // words of the first item of the list
 
-  // One thread calls begin() and next(). It calls begin() first, with begin(), end() and first_item() of the block's
-  // worker.
-  __device__ __forceinline__ void begin(const AttentionPlan& plan, i32 items_begin, i32 items_end,
-                                        const AttentionItem& first, bool lets_next_in = true) {
-    now = first;
-    item = items_begin - 1;
-    end = items_end;
+  // One thread calls begin() and next(). It calls begin() first, with the share of the block's worker.
+  __device__ __forceinline__ void begin(const AttentionPlan& plan, const AttentionShare& share,
+                                        bool lets_next_in = true) {
+    now = share.first;
+    item = share.begin - 1;
+    end = share.end;
     left = 0;
     is_there = true;
     lets_in = lets_next_in;

@@ -63,18 +63,18 @@ __global__ void __launch_bounds__(384, 1)
   work.prefetch(blockIdx.x);
   if (threadIdx.x == 0) shared.stages.init(same<KV, T> ? 1 : 4);
   if (threadIdx.x == LOADER) tma_prefetch(map);
+  const bool fits = work.fits();
   pdl_wait();
   {
-    const i32 begin = work.begin(blockIdx.x), end = work.end(blockIdx.x);
-    const AttentionItem first = work.first_item(blockIdx.x);
+    const AttentionShare share = work.share(blockIdx.x, fits);
     constexpr u32 MADE_FOR = attention_made_for(ROWS, BLOCK, GROUP, CAUSAL);
     if (work.differs(MADE_FOR, HEADS / GROUP, -1)) {
       work.refuse(MADE_FOR, HEADS / GROUP, -1);
       return clear_results<Latent::VALUES>(o, lse, tokens, HEADS, stride_o, stride_o_head);
     }
-    if (threadIdx.x == 0) shared.tiles.begin(work, begin, end, first);
+    if (threadIdx.x == 0) shared.tiles.begin(work, share);
     if (threadIdx.x >= LOADER && threadIdx.x % 32 == 0)
-      shared.loader_tiles[threadIdx.x / 32 % 4].begin(work, begin, end, first);
+      shared.loader_tiles[threadIdx.x / 32 % 4].begin(work, share);
   }
   __syncthreads();
 

@@ -249,20 +249,20 @@ __device__ __forceinline__ void attention_on_hopper(
     tma_prefetch(map_k);
     tma_prefetch(map_v);
   }
+  const bool fits = work.fits();
   pdl_wait();
   {
-    const i32 begin = work.begin(blockIdx.x), end = work.end(blockIdx.x);
-    const AttentionItem first = work.first_item(blockIdx.x);
+    const AttentionShare share = work.share(blockIdx.x, fits);
     constexpr u32 MADE_FOR = attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL, true);
     const i32 right = WINDOW && !CAUSAL ? window_right : -1;
     if (work.differs(MADE_FOR, kv_heads, window_left, right)) {
       work.refuse(MADE_FOR, kv_heads, window_left, right);
       return clear_results<DV>(o, lse, tokens, kv_heads * GROUP, stride_o, stride_o_head);
     }
-    if (threadIdx.x == 0) shared.tiles.begin(work, begin, end, first);
-    if (threadIdx.x == LOADER) shared.loader_tiles.begin(work, begin, end, first);
+    if (threadIdx.x == 0) shared.tiles.begin(work, share);
+    if (threadIdx.x == LOADER) shared.loader_tiles.begin(work, share);
     if constexpr (WIDENS)
-      if (threadIdx.x == WIDENER) shared.narrow.tiles.begin(work, begin, end, first);
+      if (threadIdx.x == WIDENER) shared.narrow.tiles.begin(work, share);
   }
   __syncthreads();
 
