@@ -96,6 +96,8 @@ def parts_of(name, tensor):
 
 def tolerance_of(name, dtype, named):
     """None, or the relative RMS error that explains itself otherwise than by the rounding of the result."""
+    if dtype == torch.float32 and name.startswith("attn_sm90_e4m3"):
+        return 4e-4  # 14 bits of sums of fp8 products: 1.8e-4 for one key of 128 elements, times scales of up to 1.5 of q and of k
     if dtype == torch.float32 and name.startswith("attn_"):
         return 1e-4  # logarithms of sums of bf16 products
     if dtype == torch.float32 and name == "moe_gemm_fp8_quant":
