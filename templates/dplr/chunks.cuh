@@ -46,7 +46,7 @@ class DplrChunks {
     }
   }
 
-  ChunkItems<SLICES, SLOTS, false> items_;
+  ChunkItems<SLICES, SLOTS, false, true> items_;
   const u32 heads_;
   int first_, end_;
 };

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
   extern __shared__ __align__(1024) u8 bytes[];
   constexpr int STAGES = Shared::STAGES;
   static_assert(sizeof(Shared) <= STAGES * (16 * (8 * K + K * sizeof(W) + 128) + 4 * K + 16) +
-                                      PREPARERS * 68 * (K + 4) + 127,
+                                      PREPARERS * 68 * (K + 4) + 1028 + 127,
                 "SMEM of the manifest must have room for it");
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0), lane = threadIdx.x % 32;
@@ -39,12 +39,15 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
   }
   pdl_wait();
   __syncthreads();
+  if constexpr (VARLEN)  // the keys lie where chunks will be
+    shared.order.template sort<DPLR_TOKENS>(cu_seqlens, sequences, reinterpret_cast<u32*>(shared.stages));
   const ChunkSequences in{VARLEN ? cu_seqlens : nullptr,
                           state_indices,
                           has_initial_state,
                           static_cast<i32>(VARLEN ? length : sequences * length),
                           sequences,
-                          heads};
+                          heads,
+                          &shared.order};
 
   if (warp >= WALKERS) {
     const int own = warp - WALKERS;
@@ -68,7 +71,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
     const i64 stride = static_cast<i64>(heads) * V;
     int stage = 0;
     u32 parity = 0;
-    ChunkItems<SLICES, POOL, false> items(in, blockIdx.x, gridDim.x);
+    ChunkItems<SLICES, POOL, false, true> items(in, blockIdx.x, gridDim.x);
 #pragma unroll 1
     for (; items.any(); items.next()) {
       const ChunkItem item = items.now();

@@ -2,6 +2,7 @@
 #pragma once
 #include "kiln/mbarrier.cuh"
 #include "kiln/types.cuh"
+#include "recurrent/chunk/order.cuh"
 
 namespace kiln {
 
@@ -54,6 +55,7 @@ struct DplrShared {
   static constexpr int STAGES = PREPARERS + 2;
   DplrStage<T, W, K> stages[STAGES];
   DplrScratch<K> scratch[PREPARERS];
+  ChunkOrder order;
   Barrier ready[STAGES], empty[STAGES];
 };
 

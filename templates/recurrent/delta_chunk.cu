@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(512, 1)
   cluster_arrive_relaxed();
   pdl_wait();
   cluster_wait();
-  const ChunkSequences in{cu_seqlens, state_indices, has_initial_state, tokens, sequences, value_heads};
+  const ChunkSequences in{cu_seqlens,  state_indices, has_initial_state, tokens, sequences,
+                          value_heads, nullptr};
 
   if (rank >= walkers()) {
     const f32 factor = scale == 0.0f ? 1.0f / sqrtf(static_cast<f32>(K)) : scale;

@@ -1,5 +1,6 @@
 // The items of a block of dplr_chunk or of a cluster of delta_chunk, and the tokens of each.
 #pragma once
+#include "recurrent/chunk/order.cuh"
 #include "recurrent/sequences.cuh"
 
 namespace kiln {
@@ -20,12 +21,14 @@ struct ChunkSequences {
   const i32* state_indices;
   const u8* has_initial_state;
   i32 tokens, sequences, value_heads;
+  const ChunkOrder* order;  // with BALANCED and cu_seqlens
 };
 
 // The items of cluster `first` of `step` clusters: first, first + step, and so on. A state has SLICES items. Each thread has
 // its own copy. With AHEAD the ends of the next item's sequence are read one item ahead, so that the thread does not wait
-// for them.
-template <int SLICES, bool SLOTS, bool AHEAD>
+// for them. With BALANCED the items lie in the order of `in.order`, and in every other round of `step` items the last cluster
+// has the first one, which evens out work that falls from item to item.
+template <int SLICES, bool SLOTS, bool AHEAD, bool BALANCED = false>
 class ChunkItems {
  public:
   // REQUIRES: pdl_wait() was called before.
@@ -33,7 +36,8 @@ class ChunkItems {
       : in_(in),
         length_(in.tokens / in.sequences),
         count_(static_cast<u32>(in.sequences) * in.value_heads * SLICES),
-        step_(step),
+        step_(BALANCED ? 2 * (step - first) - 1 : step),
+        steps_(2 * step),
         item_(first) {
     if (AHEAD) read();
   }
@@ -45,7 +49,7 @@ class ChunkItems {
   // Returns the item, and with AHEAD begins to read the ends of the next one. Call it once for each item.
   __device__ __forceinline__ ChunkItem now() {
     if (!AHEAD) read();
-    const int state = static_cast<int>(item_ / SLICES), sequence = state / in_.value_heads;
+    const int state = static_cast<int>(item_ / SLICES), sequence = sequence_of(state);
     ChunkItem item;
     item.slice = static_cast<int>(item_ % SLICES);
     item.value_head = state % in_.value_heads;
@@ -60,12 +64,22 @@ class ChunkItems {
     }
     return item;
   }
-  __device__ __forceinline__ void next() { item_ += step_; }
+  __device__ __forceinline__ void next() {
+    item_ += step_;
+    if (BALANCED) step_ = steps_ - step_;
+  }
 
  private:
+  __device__ __forceinline__ int sequence_of(int state) const {
+    const int n = state / in_.value_heads;
+    if constexpr (BALANCED) {
+      if (in_.cu_seqlens && in_.order->sorted) return in_.order->sequences[n];
+    }
+    return n;
+  }
   __device__ __forceinline__ void read() {
     if (!any()) return;
-    const int sequence = static_cast<int>(item_ / SLICES) / in_.value_heads;
+    const int sequence = sequence_of(static_cast<int>(item_ / SLICES));
     if (in_.cu_seqlens) {
       begin_ = low_word(in_.cu_seqlens + sequence);
       end_ = low_word(in_.cu_seqlens + sequence + 1);
@@ -83,7 +97,9 @@ class ChunkItems {
 
   const ChunkSequences in_;
   const i32 length_;
-  const u32 count_, step_;
+  const u32 count_;
+  u32 step_;         // to the next item
+  const u32 steps_;  // of two neighbouring rounds
   u32 item_;
   i32 begin_, end_, slot_;
   bool starts_;

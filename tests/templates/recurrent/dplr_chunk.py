@@ -128,6 +128,24 @@ def test_variable_lengths():
         ht.check(f"{lengths}: state")
 
 
+def test_more_sequences_than_blocks():
+    """Blocks take several items, the longest sequences first. More than 512 sequences keep their order."""
+    for count in (250, 512, 520):
+        lengths = tuple(37 * i * i % 83 for i in range(count))
+        x, cu = varlen(lengths)
+        state = torch.randn(count, 3, 64, 64, device="cuda")
+        o, ht = run(x, state=state, cu_seqlens=cu)
+        for n, (begin, end) in enumerate(itertools.pairwise(cu.tolist())):
+            if begin == end:
+                expect_same_bits(ht.view[n], state[n], f"{count}: an empty sequence keeps its state")
+                continue
+            alone, alone_state = run({name: t[:, begin:end].contiguous() for name, t in x.items()}, state=state[n : n + 1])
+            expect_same_bits(o.view[:, begin:end], alone.view, f"{count}: sequence {n}")
+            expect_same_bits(ht.view[n : n + 1], alone_state.view, f"{count}: sequence {n}: state")
+        o.check(f"{count}")
+        ht.check(f"{count}: state")
+
+
 def test_a_sequence_does_not_see_its_neighbours():
     """Rows of a chunk after the end of its sequence belong to the next sequence, which is NaN here."""
     lengths = (21, 50, 1, 30)
