@@ -6,9 +6,15 @@
 //   instruction for each row, which takes 37 clocks on an H200. Places without a row load nothing. What their memory has from
 //   before only meets sums that nobody stores.
 // - Results go to the rows that the routing names.
+//
+// PAIR: the two blocks of a cluster have neighbouring blocks of rows and the same columns. They go through their rings
+// together. Where both have the same expert, each loads half of b for both. Power limits products of many tokens on an
+// H200, and a copy of b for two blocks takes less of it.
 #include "gemm/multiply.cuh"
 #include "gemm/sums.cuh"
+#include "kiln/cluster.cuh"
 #include "kiln/copy_async.cuh"
+#include "kiln/hopper/results.cuh"
 #include "kiln/hopper/tiles.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/quantum.cuh"
@@ -48,7 +54,7 @@ struct UsedBlocks {
 };
 
 template <typename AB, typename OUT, int N, int K, int E, Layout LAYOUT, typename Shape, Factors SCALES,
-          typename Finish, bool EARLY_B>
+          typename Finish, bool EARLY_B, int GROUP>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     moe_gemm(const AB* a, i64 stride_a, const __grid_constant__ TensorMap map_b, OUT* d,
              const i32* expert_ids, const i32* sorted_token_ids, const i32* num_tokens_post_padded, i32 rows,
@@ -61,14 +67,19 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   using Memory = GemmShared<AB, Shape, BLOCKWISE, false, true>;
   constexpr int BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK)), BLOCK = Memory::TOKENS;
   constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;
-  constexpr int PARTS = scale_parts<Shape, GATED>, LOADERS = Shape::loaders;
-  // The b of an expert is larger than the L2. So 32 blocks of tokens share a column of it before the next is read. It stays
-  // in the L2 rather than the tokens, which only this expert reads.
+  constexpr int PARTS = scale_parts<Shape, GATED>, LOADERS = Shape::loaders, PAIR = Shape::pair;
+  static_assert(PAIR == 1 || !SWAP, "a pair shares the rows on the right");
+  // The b of an expert is larger than the L2. It stays there rather than the tokens, which only this expert reads.
   constexpr bool LARGE = !SWAP && i64{GATED ? 2 : 1} * N * K * static_cast<int>(sizeof(AB)) > 64 << 20;
   using Rows = Routing<LAYOUT, BLOCK, E>;
   using Used = UsedBlocks<LAYOUT == Layout::masked ? E : 1, BLOCK>;
+  // Results pass through shared memory, where each warp has a place for its 16 rows of WIDE columns of 2 bytes, or of twice
+  // as many of 1 byte.
+  constexpr bool STAGED = !SWAP && (sizeof(OUT) == 1 || (sizeof(OUT) == 2 && !Finish::slow_to_compile));
+  constexpr int WIDE = columns_together(COLUMNS);
   struct All {
     Memory memory;
+    __align__(128) u8 results[STAGED ? WARPGROUPS : 1][STAGED ? 64 * WIDE * 2 : 16];
     Used used;
     i32 rows[BLOCK];  // of d, of a tile; -1: none
     f32 weights[Finish::weighted ? BLOCK : 1];
@@ -78,25 +89,46 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   Memory& shared = all.memory;
   Used& used = all.used;
 
-  if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS, 1 + LOADERS);
+  const int rank = PAIR > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int first_tile = blockIdx.x / PAIR, stride_tiles = gridDim.x / PAIR;
+  if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS * PAIR, 1 + LOADERS);
   if (threadIdx.x == LOADER) tma_prefetch(map_b);
   if constexpr (!EARLY_B) pdl_wait();
   if constexpr (LAYOUT == Layout::masked) {
     if (threadIdx.x < 32) used.count(expert_ids, rows);
+  }
+  if constexpr (PAIR > 1) {  // the other block's loads come to this block's barriers
+    cluster_arrive_relaxed();
+    cluster_wait();
   }
   __syncthreads();
 
   const Rows routing{expert_ids, sorted_token_ids, num_tokens_post_padded, rows};
   const int of_rows =
       LAYOUT == Layout::masked ? used.ends[LAYOUT == Layout::masked ? E - 1 : 0] : routing.blocks();
-  const Tiles<LARGE ? 32 : 8> tiles{of_rows, static_cast<int>(ceil_div(N, COLUMNS))};
-  // Returns the rows of a tile, and its first column.
-  const auto place = [&](int tile, int& column) {
+  const Tiles<GROUP / PAIR> tiles{static_cast<int>(ceil_div(of_rows, PAIR)),
+                                  static_cast<int>(ceil_div(N, COLUMNS))};
+  struct Place {
+    ExpertRows rows;
+    int column;     // the first one
+    bool multiply;  // this block or the other one of the pair has an expert
+    bool shared;    // both have the same one
+  };
+  const auto place = [&](int tile) {
+    Place to;
     int block;
-    tiles.place(tile, block, column);
-    column *= COLUMNS;
-    if constexpr (LAYOUT == Layout::masked) block = used.nth(block, static_cast<i32>(ceil_div(rows, BLOCK)));
-    return routing.at(block);
+    tiles.place(tile, block, to.column);
+    to.column *= COLUMNS;
+    const auto rows_at = [&](int n) -> ExpertRows {
+      if (PAIR > 1 && n >= of_rows) return {-1, 0, 0};
+      if constexpr (LAYOUT == Layout::masked) n = used.nth(n, static_cast<i32>(ceil_div(rows, BLOCK)));
+      return routing.at(n);
+    };
+    to.rows = rows_at(block * PAIR + rank);
+    const i32 other = PAIR > 1 ? rows_at(block * PAIR + 1 - rank).expert : -1;
+    to.multiply = to.rows.expert >= 0 || other >= 0;
+    to.shared = PAIR > 1 && to.rows.expert == other;
+    return to;
   };
   RingPlace at;
 
@@ -108,13 +140,26 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     constexpr int SCALES_OF_THREAD = static_cast<int>(ceil_div(BLOCK, LOADERS));
     const int thread = threadIdx.x - LOADER, four = thread / 4;
     const int first = four / 8 * 8 + four % 2 * 4 + four % 8 / 2;
-    const auto load_b = [&](int stage, int step, int column, i32 expert) {
+    const auto load_b = [&](int stage, int step, const Place& of) {
       constexpr L2 KEEP = SWAP ? L2::evict_first : LARGE ? L2::evict_last : L2::normal;
       Barrier& full = shared.ring.full[stage];
       AB* to = SWAP ? shared.left[stage][0] : shared.right[stage][0];
+      const i32 expert = of.rows.expert;
+      if (PAIR > 1 && expert < 0) {
+        full.arrive();
+        return;
+      }
       full.arrive_expecting(B_ROWS * 128);
-      tma_load(to, map_b, full, step * BK, column, expert, KEEP);
-      if constexpr (GATED) tma_load(to + B_ROWS / 2 * BK, map_b, full, step * BK, N + column, expert, KEEP);
+      constexpr int BOXES = GATED || PAIR > 1 ? 2 : 1, APART = GATED ? N : B_ROWS / 2;
+#pragma unroll
+      for (int box = 0; box < BOXES; ++box) {
+        AB* const part = to + box * (B_ROWS / 2 * BK);
+        const int x = step * BK, y = of.column + box * APART;
+        if (PAIR == 1 || !of.shared)
+          tma_load(part, map_b, full, x, y, expert, KEEP);
+        else if (box == rank)
+          tma_load_to(3, part, map_b, full, x, y, expert, KEEP);
+      }
     };
     // Returns the row of a at a place of a tile, or -1.
     const auto row_of_a = [&](const ExpertRows& of, int place) {
@@ -122,10 +167,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       return LAYOUT == Layout::routed && row >= 0 ? row / k : row;
     };
     bool early = EARLY_B;
-    for (int tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
-      int column;
-      const ExpertRows of = place(tile, column);
-      if (of.expert < 0) continue;
+    for (int tile = first_tile; tile < tiles.count(); tile += stride_tiles) {
+      const Place at_tile = place(tile);
+      const ExpertRows& of = at_tile.rows;
+      if (!at_tile.multiply) continue;
       i32 row[OF_THREAD], scale_row[SCALES_OF_THREAD];
 #pragma unroll
       for (int i = 0; i < OF_THREAD; ++i) row[i] = row_of_a(of, first + AT_ONCE * i);
@@ -135,7 +180,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       int ahead = 0;  // stages that have b already
       if (early) {
         ahead = smaller(Shape::stages, STEPS);
-        for (int step = 0; thread == 0 && step < ahead; ++step) load_b(step, step, column, of.expert);
+        for (int step = 0; thread == 0 && step < ahead; ++step) load_b(step, step, at_tile);
         pdl_wait();
         early = false;
       }
@@ -143,7 +188,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       for (int step = 0; step < STEPS; ++step, shared.ring.next(at)) {
         // Each thread arrives once at each round of a stage, so none can miss the end of a phase.
         shared.ring.empty[at.stage].wait(at.parity ^ 1);
-        if (thread == 0 && step >= ahead) load_b(at.stage, step, column, of.expert);
+        if (thread == 0 && step >= ahead) load_b(at.stage, step, at_tile);
         const u32 to = shared_address(SWAP ? shared.right[at.stage][0] : shared.left[at.stage][0]);
 #pragma unroll
         for (int chunk = thread % 4, half = 0; half < 2; ++half, chunk += 4) {
@@ -164,28 +209,77 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         copy_async_arrive(&shared.ring.full[at.stage]);
       }
     }
+    __syncwarp();
   } else {
     if constexpr (Shape::blocks == 1) take_registers_to<WARPGROUPS <= 2 ? 224 : 104>();
     if constexpr (EARLY_B) pdl_wait();
     pdl_launch_dependents();
     const int group = warpgroup(), lane = threadIdx.x % 32;
     const auto release = [&](int stage) {
-      if (lane == 0) shared.ring.release(stage);
+      if constexpr (PAIR > 1) {
+        if (lane < PAIR) cluster_arrive_at(shared.ring.empty[stage], lane);
+      } else {
+        if (lane == 0) shared.ring.release(stage);
+      }
     };
     const Finish finish{bias, alpha, limit};
     using Part = Columns<GATED, RIGHT>;
-    // The place of a tile whose row this thread looks up: with SWAP for all threads, otherwise for its warpgroup.
+    // The place of a tile whose row this thread looks up: with SWAP for all threads, with STAGED for its warp, and otherwise
+    // for its warpgroup.
     const int in_group = threadIdx.x % 128;
-    const int own = SWAP ? static_cast<int>(threadIdx.x) : in_group < 64 ? group * 64 + in_group : BLOCK;
+    const int own = SWAP            ? static_cast<int>(threadIdx.x)
+                    : STAGED        ? group * 64 + in_group / 32 * 16 + lane % 16
+                    : in_group < 64 ? group * 64 + in_group
+                                    : BLOCK;
     const auto meet = [&] { SWAP ? sync_threads(1, 128 * WARPGROUPS) : sync_threads(group + 1, 128); };
-    for (int tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
-      int first_column;
-      const ExpertRows of = place(tile, first_column);
-      const i32 own_row = own < BLOCK ? routing.row(of, own) : -1;
+    struct Seen {
+      Place place;
+      i32 row;           // own
+      i32 some, others;  // without SWAP: two of the rows of the warpgroup, which its lanes share
+    };
+    const auto look = [&](int tile) {
+      Seen seen;
+      seen.place = place(tile);
+      seen.row = own < BLOCK ? routing.row(seen.place.rows, own) : -1;
+      if constexpr (!SWAP) {
+        seen.some = routing.row(seen.place.rows, group * 64 + lane);
+        seen.others = routing.row(seen.place.rows, group * 64 + 32 + lane);
+      }
+      return seen;
+    };
+    // Stores zeros in COLUMNS columns of the 16 rows of this warp.
+    const auto zeros = [&](i32 own_row, int first_column) {
+      constexpr int WIDTH = 16 / sizeof(OUT);
+#pragma unroll 1
+      for (int i = lane; i < 16 * (COLUMNS / WIDTH); i += 32) {
+        const i32 row = __shfl_sync(~0u, own_row, i / (COLUMNS / WIDTH));
+        const int column = first_column + i % (COLUMNS / WIDTH) * WIDTH;
+        if (row < 0 || column >= N) continue;
+        store(d + row * stride_d + column, Vec<OUT, WIDTH>{});
+        if constexpr (sizeof(OUT) == 1) {
+          if (column % 128 == 0)
+            scale_d[row * stride_scale_d + column / 128] = scale_of<OUT, false>(0.0f, 1e-10f);
+        }
+      }
+    };
+    Seen next;
+    if (first_tile < tiles.count()) next = look(first_tile);
+    for (int tile = first_tile; tile < tiles.count(); tile += stride_tiles) {
+      const Seen seen = next;
+      const ExpertRows& of = seen.place.rows;
+      const int first_column = seen.place.column;
+      const i32 own_row = seen.row;
       const f32 own_weight = Finish::weighted && own_row >= 0 ? load_one(weights + own_row) : 1.0f;
-      f32 sums[Shape::pieces][Shape::width / 2] = {};
+      // Without SWAP a warpgroup may have no rows, because the last block of an expert is rarely full.
+      const bool any = SWAP || __any_sync(~0u, seen.some >= 0 || seen.others >= 0);
+      f32 sums[Shape::pieces][Shape::width / 2];
+      if constexpr (!STAGED) {
+#pragma unroll
+        for (int i = 0; i < Shape::pieces * (Shape::width / 2); ++i)
+          sums[i / (Shape::width / 2)][i % (Shape::width / 2)] = 0.0f;
+      }
       f32(&all_sums)[RIGHT / 2] = reinterpret_cast<f32(&)[RIGHT / 2]>(sums);
-      if (of.expert >= 0) {
+      if (of.expert >= 0 && any) {
         const f32* factors[PARTS] = {};
         if constexpr (BLOCKWISE) {
 #pragma unroll
@@ -195,6 +289,24 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
           }
         }
         multiply<Shape>(sums, shared, at, group, 0, STEPS, factors, release);
+      } else {
+        if (seen.place.multiply) {
+#pragma unroll 1
+          for (int step = 0; step < STEPS; ++step, shared.ring.next(at)) {
+            shared.ring.wait(at);
+            __syncwarp();  // a lane that looks later would miss the phase
+            release(at.stage);
+          }
+        }
+      }
+      // The next tile is looked up before the epilogue of this one, which takes longer than the loads.
+      if (tile + stride_tiles < tiles.count()) next = look(tile + stride_tiles);
+      if (!any) continue;
+      if constexpr (STAGED) {
+        if (of.expert < 0) {
+          zeros(own_row, first_column);
+          continue;
+        }
       }
 
       const auto finish_and_store = [&](int token, int column, auto& x, auto& other) {
@@ -216,8 +328,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
           if (lane == 0) scale_d[row * stride_scale_d + column / 128] = scale;
         }
       };
-      if (tile != blockIdx.x) meet();  // the tile before is finished
-      if (own < BLOCK) {
+      if constexpr (!STAGED) {
+        if (tile != first_tile) meet();  // the tile before is finished
+      }
+      if (!STAGED && own < BLOCK) {
         all.rows[own] = own_row;
         if constexpr (Finish::weighted) all.weights[own] = own_weight;
       }
@@ -227,34 +341,78 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         Parts::put(memory, sums[0], group);
         meet();
         Parts::template each<GATED>(memory, nullptr, 0, finish_and_store);
-      } else if constexpr (sizeof(OUT) == 1) {  // four lanes have the 128 columns of a row that share a scale
-        meet();
-        const int first = group * 64 + wgmma_row();
+      } else if constexpr (STAGED) {
+        const i32 two_rows[2] = {__shfl_sync(~0u, own_row, lane / 4),
+                                 __shfl_sync(~0u, own_row, lane / 4 + 8)};
+        const f32 weight[2] = {__shfl_sync(~0u, own_weight, lane / 4),
+                               __shfl_sync(~0u, own_weight, lane / 4 + 8)};
+        // Finishes the pair of sums from all_sums[i] on.
+        const auto finish_pair = [&](f32(&two)[2], int i) {
+          const int column = first_column + i / 4 * 8 + lane % 4 * 2;
+          f32 other[2] = {};
+          two[0] = all_sums[i], two[1] = all_sums[i + 1];
+          if constexpr (GATED) other[0] = all_sums[RIGHT / 4 + i], other[1] = all_sums[RIGHT / 4 + i + 1];
+          if (N % COLUMNS == 0 || column < N) finish.finish(two, other, of.expert, weight[i / 2 % 2], column);
+        };
+        if constexpr (sizeof(OUT) == 1) {  // four lanes have the 128 columns of a row that share a scale
 #pragma unroll
-        for (int second = 0; second < 2; ++second) {
-          const i32 row = all.rows[first + second * 8];
-          const f32 weight = all.weights[Finish::weighted ? first + second * 8 : 0];
-          f32 most = 0.0f;
+          for (int second = 0; second < 2; ++second) {
+            f32 most = 0.0f;
 #pragma unroll
-          for (int i = second * 2; i < 64; i += 4) {
-            f32 two[2] = {all_sums[i], all_sums[i + 1]}, other[2] = {};
-            if constexpr (GATED) other[0] = all_sums[64 + i], other[1] = all_sums[65 + i];
-            if (of.expert >= 0)
-              finish.finish(two, other, of.expert, weight, first_column + i / 4 * 8 + lane % 4 * 2);
-            all_sums[i] = two[0], all_sums[i + 1] = two[1];
-            most = fmaxf(most, fmaxf(fabsf(two[0]), fabsf(two[1])));
+            for (int i = second * 2; i < 64; i += 4) {
+              f32 two[2];
+              finish_pair(two, i);
+              all_sums[i] = two[0], all_sums[i + 1] = two[1];
+              most = fmaxf(most, fmaxf(fabsf(two[0]), fabsf(two[1])));
+            }
+            const f32 scale = scale_of<OUT, false>(warp_reduce<4>(most, Max{}), 1e-10f);
+            const f32 quantum = reciprocal_approx(scale);
+#pragma unroll
+            for (int i = second * 2; i < 64; i += 4) all_sums[i] *= quantum, all_sums[i + 1] *= quantum;
+            if (lane % 4 == 0 && two_rows[second] >= 0)
+              scale_d[two_rows[second] * stride_scale_d + first_column / 128] = scale;
           }
-          const f32 scale = scale_of<OUT, false>(warp_reduce<4>(most, Max{}), 1e-10f);
-          const f32 quantum = reciprocal_approx(scale);
-#pragma unroll
-          for (int i = second * 2; i < 64; i += 4) all_sums[i] *= quantum, all_sums[i + 1] *= quantum;
-          if (lane % 4 == 0 && row >= 0) scale_d[row * stride_scale_d + first_column / 128] = scale;
         }
-        Columns<false, 128>::template finish<false>(
-            reinterpret_cast<f32(&)[64]>(sums), [&](int second, int column, auto& eight, auto&) {
-              const i32 row = all.rows[first + second * 8];
-              if (row >= 0) store(d + row * stride_d + first_column + column, narrow<OUT>(eight));
-            });
+        constexpr int EACH = 2 / sizeof(OUT);  // columns in the place of one of 2 bytes
+        u8* const results = all.results[group];
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c += WIDE * EACH) {
+          u32 packed[WIDE / 4];
+#pragma unroll
+          for (int i = 0; i < WIDE / 4; ++i) {  // of this thread's two rows, by turns
+            if constexpr (sizeof(OUT) == 1) {   // two pairs that are 8 columns apart
+              const int from = i / 2 * 8 + i % 2 * 2;
+              const f32 four[4] = {all_sums[from], all_sums[from + 1], all_sums[from + 4],
+                                   all_sums[from + 5]};
+              packed[i] = narrow<OUT>(four).word[0];
+            } else {
+              f32 two[2];
+              finish_pair(two, c / 2 + 2 * i);
+              packed[i] = pack<OUT>(two[0], two[1]);
+            }
+          }
+          __syncwarp();  // the columns before have been read
+          store_packed_columns<WIDE>(results, packed);
+          __syncwarp();
+          constexpr int LANES = WIDE / 8;  // of a row, which have 16 bytes each
+#pragma unroll
+          for (int i = 0; i < LANES / 2; ++i) {
+            const int in_warp = i * (32 / LANES) + lane / LANES;
+            const int column = first_column + c + lane % LANES * 8 * EACH;
+            const int from = (in_group / 32 * 16 + in_warp) * WIDE * 2 + lane % LANES * 16;
+            const i32 row = __shfl_sync(~0u, own_row, in_warp);
+            if (row < 0 || (N % COLUMNS != 0 && column >= N)) continue;
+            auto x = load_shared<8 * EACH>(
+                reinterpret_cast<const OUT*>(results + (from ^ from / 128 % LANES * 16)));
+            if constexpr (sizeof(OUT) == 1) {
+              const u32 w[4] = {x.word[0], x.word[1], x.word[2], x.word[3]};
+#pragma unroll
+              for (int j = 0; j < 4; ++j)
+                x.word[j] = __byte_perm(w[j % 2 * 2], w[j % 2 * 2 + 1], j < 2 ? 0x5410 : 0x7632);
+            }
+            store(d + row * stride_d + column, x);
+          }
+        }
       } else {
         meet();
         const int first = group * 64 + wgmma_row();
@@ -264,6 +422,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
             });
       }
     }
+  }
+  if constexpr (PAIR > 1) {  // the other block may still load to this one, or release its stages
+    cluster_arrive_relaxed();
+    cluster_wait();
   }
 }
 

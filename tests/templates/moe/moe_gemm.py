@@ -260,6 +260,8 @@ CUTS = [  # BLOCK, and the tile
     *[(128, dict(RIGHT=right)) for right in (64, 128, 192, 256)],
     *[(64, dict(SWAP=False, RIGHT=right)) for right in (64, 128, 192, 256)],
     (128, dict(RIGHT=64, BLOCKS=2)),
+    *[(128, dict(PAIR=1, RIGHT=right)) for right in (128, 256)],
+    *[(128, dict(GROUP=group)) for group in (2, 32)],
     *[(block, dict(STAGES=2)) for block in (8, 64, 128)],
     *[(block, dict(EARLY_B=True)) for block in (8, 64, 128)],
 ]
@@ -281,6 +283,31 @@ def test_more_tiles_than_blocks_of_a_grid():
         for block, size in ((8, 5), (64, 100), (128, 300))
         for gated in (False, True)
     )
+
+
+def test_pairs_of_blocks():
+    """Pairs whose blocks have one expert, two experts, an expert and none, or an expert and no block."""
+    run_all(
+        (some_rows(layout, 12, 128, size), n, 584, 12, 128, dict(PAIR=pair, LAYOUT=layout, STAGES=stages, EARLY_B=early))
+        for layout, size, pair in itertools.product(LAYOUTS, (60, 200, 700), (1, 2))
+        for n, stages, early in ((520, 2, False), (1032, 3, layout == "routed"))
+    )
+    run_all(
+        (some_rows("routed", 12, 128, size), 384, 640, 12, 128, dict(PAIR=pair, T="e4m3", EARLY_B=True, **more))
+        for size, pair in itertools.product((60, 400), (1, 2))
+        for more in ({}, dict(OUT="e4m3", GATED=True, ACT="silu"))
+    )
+    local = torch.full((64,), -1, device="cuda", dtype=torch.int32)
+    local[8:24] = torch.arange(16, device="cuda", dtype=torch.int32)
+    for pair, (tokens, early) in itertools.product((1, 2), ((1, False), (90, True), (700, True))):
+        rows = routed(topk_ids(tokens, 8, 64), 64, 128, local=local)
+        case(rows, 520, 200, 16, 128, PAIR=pair, EARLY_B=early)
+    for pair, (_, ids) in itertools.product((1, 2), skewed(16)):
+        case(routed(ids, 16, 128, spare=3), 264, 200, 16, 128, PAIR=pair)
+    for pair in (1, 2):
+        rows = contiguous([3, (5, -1), 0, 300, (170, -1), 1], 128)
+        for out in ("bf16", "e4m3"):
+            case(rows, 256, 200, 6, 128, LAYOUT="contiguous", PAIR=pair, OUT=out, RIGHT=128)
 
 
 def skewed(experts):
@@ -619,6 +646,7 @@ def test_refusals():
         (dict(ACT="swigluoai"), "GATED"),
         (dict(EARLY_B=True, LAYOUT="masked"), "EARLY_B"),
         (dict(T="e4m3", N=192, K=128, BLOCK=128, RIGHT=256), "N = 192"),
+        (dict(PAIR=2, BLOCK=8), "PAIR = 2"),
     ):
         expect_refused(lambda parameters=parameters: call(**parameters), word)
 
