@@ -33,13 +33,16 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::pieces][Shape::width
   constexpr int RIGHT = Shape::width, STAGES = Shape::stages, HALVES = Shape::halves, ACROSS = Shape::across,
                 PIECES = Shape::pieces;
   const int lane = threadIdx.x % 32;
-  // Begins the products of a piece with the stage at `place`, once it is full.
-  const auto begin_products = [&](f32(&to)[RIGHT / 2], const RingPlace& place, bool add, int piece = 0) {
+  // Waits until the stage at `place` is full, and wgmma sees it.
+  const auto wait_for = [&](const RingPlace& place) {
+    shared.ring.wait(place);
+    if constexpr (Shared::copied) fence_async_shared();  // now wgmma sees what threads copied
+  };
+  // Begins the products of a piece with the stage at `place`, once it is full. If `waited`, wait_for() was called.
+  const auto begin_products = [&](f32(&to)[RIGHT / 2], const RingPlace& place, bool add, int piece = 0,
+                                  bool waited = false) {
     const int half = piece / ACROSS, side = piece % ACROSS;
-    if (piece == 0) {
-      shared.ring.wait(place);
-      if constexpr (Shared::copied) fence_async_shared();  // now wgmma sees what threads copied
-    }
+    if (piece == 0 && !waited) wait_for(place);
     wgmma_begin();
 #pragma unroll
     for (int box = 0; box < Shape::boxes; ++box) {
@@ -147,11 +150,19 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::pieces][Shape::width
         add(even, step);
       }
     } else {
+      // The fence of copied stages waits for memory. So a warp waits for the next stage while the products of this one run.
+      constexpr bool AHEAD = Shared::copied && !Shape::swap;
+      if constexpr (AHEAD) wait_for(at);
 #pragma unroll 1
       for (int step = begin; step < end; ++step) {
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
-          begin_products(even, at, false, piece);
+          begin_products(even, at, false, piece, AHEAD);
+          if (AHEAD && piece == PIECES - 1 && step + 1 < end) {
+            RingPlace next = at;
+            shared.ring.next(next);
+            wait_for(next);
+          }
           wgmma_wait<0>();
           add(even, step, piece);
         }
