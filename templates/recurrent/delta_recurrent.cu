@@ -10,12 +10,14 @@
 // - The output S^T q of the previous step reads the same state, and fills the time until the sums arrive.
 // - The state is updated.
 //
-// With one token there is one step, and the kernel streams the state.
+// With one token there is one step, and the kernel streams the state. ONE says that all calls are such calls;
+// delta_one() then takes the place of the steps.
 //
 // States are f32 in registers, and of type STATE in global memory. They are in the order of the sequences, or
 // in the slots of a pool (Slots).
 #include "kiln/pdl.cuh"
 #include "recurrent/delta_steps.cuh"
+#include "recurrent/one/delta.cuh"
 #include "recurrent/state_slots.cuh"
 #include "recurrent/state_tile.cuh"
 #include "recurrent/step_makers.cuh"
@@ -35,12 +37,15 @@ __host__ __device__ constexpr int warps_of_an_sm() {
 
 // REQUIRES: blockDim = (32, warps), gridDim.x = sequences * value_heads * ceil(V / columns of a block).
 // 1 to WARPS warps have columns; one more makes inputs ready if there are more tokens than sequences.
+// With ONE each sequence has one token, blockDim = (32, WARPS), and gridDim.x = sequences * value_heads.
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT,
           bool L2NORM, typename G, typename B, int VEC, int LANES, int COLS, int STEPS, int WARPS,
-          typename STATE, bool V_FIRST, Slots SLOTS>
+          typename STATE, bool V_FIRST, Slots SLOTS, bool ONE>
 __global__ void __launch_bounds__(
-    32 * WARPS + 32,
-    blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS, STATE, V_FIRST>, LANES, COLS, GATE>(), WARPS))
+    32 * WARPS + (ONE ? 0 : 32),
+    ONE ? blocks_that_hold<K, V, STATE, V_FIRST, WARPS>()
+        : blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS, STATE, V_FIRST>, LANES, COLS, GATE>(),
+                          WARPS))
     delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences,
                     i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v, i64 stride_out,
                     f32 scale, const G* g, const STATE* initial_state, STATE* final_state,
@@ -51,6 +56,14 @@ __global__ void __launch_bounds__(
   using Steps =
       DeltaSteps<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM, VEC, Tile, WARPS, STEPS>;
   constexpr int ROWS = Tile::ROWS, ROUNDS = sum_rounds<LANES>;
+  const DeltaInputs<T, G, B> inputs{q,        k,        v,        beta,  g,           a_log, dt_bias,
+                                    stride_q, stride_k, stride_v, heads, value_heads, scale, lower_bound};
+  if constexpr (ONE) {
+    delta_one<T, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM, G, B, VEC, WARPS, STATE, V_FIRST, SLOTS>(
+        out, stride_out, inputs,
+        {initial_state, final_state, state_indices, has_initial_state, state_out_indices, stride_state});
+    return;
+  }
   __shared__ typename Steps::Storage storage;
 
   const StepMakers makers(tokens > sequences);
@@ -67,10 +80,7 @@ __global__ void __launch_bounds__(
   const i32 slot = state_slot<SLOTS>(state_indices, sequence);
   const int begin = cu_seqlens ? static_cast<int>(cu_seqlens[sequence]) : sequence * (tokens / sequences);
   const int end = cu_seqlens ? static_cast<int>(cu_seqlens[sequence + 1]) : begin + tokens / sequences;
-  Steps steps(storage,
-              {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads, value_heads, scale,
-               lower_bound},
-              value_head, end, first_column, columns);
+  Steps steps(storage, inputs, value_head, end, first_column, columns);
   if (makers.makes) steps.begin(begin);
   if constexpr (SLOTS != Slots::none) {
     if (slot < 0) {

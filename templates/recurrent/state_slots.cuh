@@ -11,6 +11,18 @@ enum class Slots {
   token,  // a sequence starts from its slot; state_out_indices gives the slot for the state after each token
 };
 
+// The states of a call before its first token and after its last one, and the places of the sequences there.
+// `stride` is the number of elements from a slot to the next.
+template <typename STATE>
+struct StatePools {
+  const STATE* initial;  // null: zeros
+  STATE* final;          // null: not stored
+  const i32* indices;
+  const u8* has_initial;
+  const i32* out_indices;
+  i64 stride;
+};
+
 // Returns entry n of `indices`: a sequence's slot in the pool, where a negative slot means that the sequence has no state, or
 // a token's.
 // The load keeps program order (kiln/vector.cuh). REQUIRES: with Slots::none, indices is not read.

@@ -10,9 +10,12 @@
 // - The first pass applies the decay and adds k v^T, while lanes sum a^T S and the o of the previous step.
 // - The second pass adds b (a^T S), and begins r^T S and the next step's a^T S.
 //
+// ONE says that all calls have one token of each sequence. wkv7_one() then takes the place of the steps.
+//
 // States are f32 in registers, and of type STATE in global memory. They are in the order of the sequences, or
 // in the slots of a pool (Slots).
 #include "kiln/pdl.cuh"
+#include "recurrent/one/wkv7.cuh"
 #include "recurrent/state_slots.cuh"
 #include "recurrent/state_tile.cuh"
 #include "recurrent/step_makers.cuh"
@@ -39,12 +42,14 @@ __host__ __device__ constexpr int warps_of_an_sm() {
 // REQUIRES: blockDim = (32, warps), gridDim.x = sequences * heads * ceil(V / columns of a block). 1 to WARPS
 // warps have columns. One more warp makes inputs ready if there are more tokens than sequences. Only
 // Wkv7Form::a_b reads b, and only kk_a reads kk; the array that is not read may be null.
+// With ONE each sequence has one token, blockDim = (32, WARPS), and gridDim.x = sequences * heads.
 template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS,
-          int WARPS, typename STATE, bool V_FIRST, Slots SLOTS>
+          int WARPS, typename STATE, bool V_FIRST, Slots SLOTS, bool ONE>
 __global__ void __launch_bounds__(
-    32 * WARPS + 32,
-    blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS, STATE, V_FIRST>, K, LANES, COLS, SLOTS>(),
-                    WARPS))
+    32 * WARPS + (ONE ? 0 : 32),
+    ONE ? blocks_that_hold<K, V, STATE, V_FIRST, WARPS>()
+        : blocks_of_an_sm(
+              warps_of_an_sm<StateTile<K, V, LANES, COLS, STATE, V_FIRST>, K, LANES, COLS, SLOTS>(), WARPS))
     wkv7_recurrent(T* o, const T* r, const W* w, const T* k, const T* v, const T* a, i32 sequences,
                    i64 length, i32 heads, const T* b, const T* kk, f32 scale, const STATE* initial_state,
                    STATE* final_state, const i64* cu_seqlens, const i32* state_indices,
@@ -52,6 +57,13 @@ __global__ void __launch_bounds__(
   using Tile = StateTile<K, V, LANES, COLS, STATE, V_FIRST>;
   using Steps = Wkv7Steps<T, W, K, V, FORM, Tile, Tile::COLUMNS * WARPS, STEPS>;
   constexpr int ROWS = Tile::ROWS, ROUNDS = sum_rounds<LANES>;
+  const Wkv7Inputs<T, W> inputs{r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v};
+  if constexpr (ONE) {
+    wkv7_one<T, K, V, FORM, W, WARPS, STATE, V_FIRST, SLOTS>(
+        o, inputs, scale, heads,
+        {initial_state, final_state, state_indices, has_initial_state, state_out_indices, stride_state});
+    return;
+  }
   __shared__ typename Steps::Storage storage;
 
   const StepMakers makers(length > (VARLEN ? sequences : 1));
@@ -66,8 +78,7 @@ __global__ void __launch_bounds__(
   pdl_wait();
   const i32 slot = state_slot<SLOTS>(state_indices, n);
   const Sequence span = sequence<VARLEN>(cu_seqlens, n, length);
-  Steps steps(storage, {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v}, scale,
-              span, heads, head, first_column, columns);
+  Steps steps(storage, inputs, scale, span, heads, head, first_column, columns);
   if (makers.makes) steps.begin();
   if constexpr (SLOTS != Slots::none) {
     if (slot < 0) {

@@ -206,7 +206,7 @@ def test_what_FOR_picks():
     variants = [
         (which, dict(dtype=t, K=K, V=V, GATE=g, L2NORM=g != "none"))
         for which, (K, V), t, g in itertools.product(
-            ("decode", "prefill"),
+            ("decode", "prefill", "one"),
             [(n, n) for n in (32, 60, 64, 100, 128, 256)] + [(128, 64), (64, 256)],
             ("f32", "bf16"),
             ("none", "head", "key"),
@@ -215,7 +215,7 @@ def test_what_FOR_picks():
     for which, v in variants:
         prefetch("delta_recurrent", FOR=which, **Data(1, 1, **v).parameters)
     for which, v in variants:
-        for tokens, sequences in ((32, 32), (66, 2)):
+        for tokens, sequences in ((32, 32),) if which == "one" else ((32, 32), (66, 2)):
             Data(tokens, sequences, heads=1, value_heads=2, **v).expect_right(FOR=which)
 
 
@@ -260,6 +260,8 @@ def test_gates_and_betas_in_the_kernel():
             if kind == "bounded":
                 data.a_log, data.lower_bound = None, -1.5
                 data.expect_right("no a_log")
+            one = Data(40, 40, 64, GATE=gate, GATE_INPUT=kind, BETA=beta, BETA_INPUT=beta_input, L2NORM=True, G=G, B=B)
+            one.expect_right("one token", FOR="one")
 
 
 def test_gates_near_their_limits():
@@ -428,6 +430,8 @@ def test_refusals():
     broken("multiple of sequences", sequences=5)
     broken("of no sequence", sequences=0)
     broken("negative", tokens=-1)
+    expect_refused(lambda: Data(12, 2, 64).run(FOR="one"), "FOR = one", "12 tokens")
+    expect_refused(lambda: Data(3, 3, 64, cu_seqlens=(1, 1, 1)).run(FOR="one"), "FOR = one", "cu_seqlens")
     plain = Data(12, 2, 64)
     k = kernel("delta_recurrent", **plain.parameters)
     call = lambda **w: k(
@@ -488,7 +492,7 @@ def bench():
         K = V = 128
         norm = gate != "none"
         # Values of FOR: the suitable one, and for comparison "any", which is the default for engines.
-        ways = {"kiln": "decode" if t == 1 else "any" if t < 256 else "prefill"}
+        ways = {"kiln": "one" if t == 1 else "any" if t < 256 else "prefill"}
         ways.update({"kiln FOR=any": "any"} if ways["kiln"] != "any" else {"kiln FOR=decode": "decode"})
 
         def make(b=b, t=t, h=h, hv=hv, gate=gate):

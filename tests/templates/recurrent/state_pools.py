@@ -15,6 +15,9 @@ SANITIZE = [
     "delta_recurrent T=bf16 K=64 GATE=head L2NORM=true STATE=bf16 SLOTS=token tokens=24 sequences=6 heads=2",
     "wkv7_recurrent T=bf16 K=64 FORM=kk_a STATE=bf16 V_FIRST=true SLOTS=token sequences=5 length=4 heads=2",
     "delta_recurrent T=bf16 K=128 GATE=head L2NORM=true FOR=decode STATE=bf16 SLOTS=sequence tokens=40 sequences=40 heads=2",
+    "delta_recurrent T=bf16 K=128 GATE=head L2NORM=true FOR=one STATE=bf16 SLOTS=sequence tokens=9 sequences=9 heads=2",
+    "delta_recurrent T=bf16 K=64 GATE=key FOR=one STATE=bf16 V_FIRST=true SLOTS=token tokens=9 sequences=9 heads=2",
+    "wkv7_recurrent T=bf16 K=64 FORM=kk_a FOR=one STATE=bf16 SLOTS=sequence sequences=9 length=1 heads=4",
     "delta_recurrent T=bf16 K=64 GATE=key STATE=f16 V_FIRST=true SLOTS=sequence tokens=37 sequences=3 heads=1 value_heads=2",
     "wkv7_recurrent T=bf16 K=64 FORM=kk_a FOR=decode STATE=bf16 SLOTS=sequence sequences=40 length=1 heads=4",
     "wkv7_recurrent T=f32 K=60 STATE=bf16 V_FIRST=true SLOTS=sequence VARLEN=true sequences=4 length=19 heads=2",
@@ -141,11 +144,11 @@ def expect_right_delta(data, pool, what, **parameters):
 def test_delta_rule():
     shapes = [("none", 128, 128), ("head", 128, 64), ("key", 128, 128), ("none", 64, 64), ("key", 60, 60), ("head", 256, 256)]
     cases = list(itertools.product(("f32", "f16", "bf16"), (False, True), shapes))
-    for (state, v_first, (gate, K, V)), which in itertools.product(cases, ("any", "decode", "prefill")):
+    for (state, v_first, (gate, K, V)), which in itertools.product(cases, ("any", "decode", "prefill", "one")):
         parameters = Data(1, 1, K, V, GATE=gate, L2NORM=True).parameters
         prefetch("delta_recurrent", **parameters, FOR=which, STATE=state, V_FIRST=v_first, SLOTS="sequence")
     for state, v_first, (gate, K, V) in cases:
-        for which, tokens, sequences in (("decode", 33, 33), ("any", 63, 9), ("prefill", 70, 2), ("any", 11, 11)):
+        for which, tokens, sequences in (("decode", 33, 33), ("any", 63, 9), ("prefill", 70, 2), ("any", 11, 11), ("one", 35, 35)):
             data = Data(tokens, sequences, K, V, GATE=gate, L2NORM=True, heads=1, value_heads=2)
             expect_right_delta(data, Pool(sequences, 2, K, V, state, v_first), f"{state} {v_first} {data.parameters}", FOR=which)
 
@@ -158,7 +161,7 @@ def test_delta_rule_of_variable_lengths():
 
 
 def test_delta_rule_has_the_same_bits_as_without_a_pool():
-    for gate, tokens, which in (("head", 9, "decode"), ("key", 63, "any"), ("none", 90, "prefill")):
+    for gate, tokens, which in (("head", 9, "decode"), ("key", 63, "any"), ("none", 90, "prefill"), ("key", 9, "one")):
         data, pool = Data(tokens, 9, 128, GATE=gate, L2NORM=True), Pool(9, 2, 128, 128, "f32", False, all_have_one=True)
         out = run_delta(data, pool, FOR=which)
         want, states = data.run(FOR=which)
@@ -180,10 +183,10 @@ def test_delta_rule_reads_one_pool_and_writes_another():
 def test_delta_rule_in_a_graph_follows_the_indices():
     """A replay reads the indices again, as a decode step of a server does after its batch has changed."""
     data, pool = Data(8, 8, 128, GATE="head", L2NORM=True), Pool(8, 2, 128, 128, "bf16", False)
-    out = run_delta(data, pool, FOR="decode")
+    out = run_delta(data, pool, FOR="one")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        run_delta(data, pool, out=out, FOR="decode")
+        run_delta(data, pool, out=out, FOR="one")
     other = Pool(8, 2, 128, 128, "bf16", False)
     pool.indices.copy_(other.indices), pool.has_initial.copy_(other.has_initial), pool.memory.view.copy_(other.memory.view)
     out.bits.fill_(-1)
@@ -199,20 +202,23 @@ def test_delta_rule_in_a_graph_follows_the_indices():
 def test_delta_rule_with_slots_beyond_31_bits():
     data = Data(2, 2, 64, GATE="head", L2NORM=True, heads=1)
     pool = Pool(2, 1, 64, 64, "bf16", False, spare=0, all_have_one=True, stride=(1 << 31) + 64)
-    out = run_delta(data, pool, FOR="decode")
-    want, states = data.want()
-    expect_close(out.view, want, TOLERANCE["bf16"])
-    expect_close(pool.of(pool.memory.view[pool.indices.long()]), states, STATE_TOLERANCE["bf16"], "states")
+    before = pool.memory.view.clone()
+    for which in ("decode", "one"):
+        pool.memory.view.copy_(before)
+        out = run_delta(data, pool, FOR=which)
+        want, states = data.want()
+        expect_close(out.view, want, TOLERANCE["bf16"], which)
+        expect_close(pool.of(pool.memory.view[pool.indices.long()]), states, STATE_TOLERANCE["bf16"], f"{which}: states")
 
 
 def test_delta_rule_stores_the_state_after_each_token():
     shapes = [("none", 128, 128), ("head", 64, 128), ("key", 128, 128), ("key", 60, 60)]
-    cases = list(itertools.product(("f32", "bf16"), (False, True), shapes, ("any", "decode")))
+    cases = list(itertools.product(("f32", "bf16"), (False, True), shapes, ("any", "decode", "one")))
     for state, v_first, (gate, K, V), which in cases:
         parameters = Data(1, 1, K, V, GATE=gate, L2NORM=True).parameters
         prefetch("delta_recurrent", **parameters, FOR=which, STATE=state, V_FIRST=v_first, SLOTS="token")
     for state, v_first, (gate, K, V), which in cases:
-        for tokens, sequences in ((24, 6), (57, 3), (5, 5)):
+        for tokens, sequences in ((5, 5), (37, 37)) if which == "one" else ((24, 6), (57, 3), (5, 5)):
             data, after = Data(tokens, sequences, K, V, GATE=gate, L2NORM=True, heads=1, value_heads=2), []
             pool = TokenPool(tokens, sequences, 2, K, V, state, v_first)
             what, before = f"{state} {v_first} {data.parameters} {which}", pool.memory.view.clone()
@@ -287,7 +293,7 @@ def run_wkv7(x, pool, o, cu=None, **parameters):
 
 def test_rwkv7():
     cases = list(itertools.product(("f32", "f16", "bf16"), (False, True), ((64, 64), (60, 100), (128, 128), (256, 64))))
-    for (state, v_first, (K, V)), which in itertools.product(cases, ("any", "decode")):
+    for (state, v_first, (K, V)), which in itertools.product(cases, ("any", "decode", "one")):
         prefetch(
             "wkv7_recurrent",
             T="bf16",
@@ -301,7 +307,7 @@ def test_rwkv7():
             SLOTS="sequence",
         )
     for (state, v_first, (K, V)), (which, batch, length) in itertools.product(
-        cases, (("decode", 33, 1), ("any", 9, 7), ("any", 11, 1))
+        cases, (("decode", 33, 1), ("any", 9, 7), ("any", 11, 1), ("one", 35, 1))
     ):
         x, pool = wkv7.inputs(batch, length, 3, K, V), Pool(batch, 3, K, V, state, v_first)
         what, before, o = f"{state} {v_first} {K} x {V} {which}", pool.memory.view.clone(), Guarded(batch, length, 3, V)
@@ -329,12 +335,12 @@ def test_rwkv7_of_variable_lengths():
 
 
 def test_rwkv7_stores_the_state_after_each_token():
-    cases = list(itertools.product(("f32", "bf16"), (False, True), ((64, 64), (60, 100), (128, 128)), ("any", "decode")))
+    cases = list(itertools.product(("f32", "bf16"), (False, True), ((64, 64), (60, 100), (128, 128)), ("any", "decode", "one")))
     for state, v_first, (K, V), which in cases:
         words = dict(T="bf16", K=K, V=V, FORM="kk_a", VARLEN=False, FOR=which, STATE=state, V_FIRST=v_first, SLOTS="token")
         prefetch("wkv7_recurrent", **words)
     for state, v_first, (K, V), which in cases:
-        for batch, length in ((6, 4), (3, 19), (5, 1)):
+        for batch, length in ((5, 1), (37, 1)) if which == "one" else ((6, 4), (3, 19), (5, 1)):
             x, pool, after = wkv7.inputs(batch, length, 3, K, V), TokenPool(batch * length, batch, 3, K, V, state, v_first), []
             what, before, o = f"{state} {v_first} {K} x {V} {which}", pool.memory.view.clone(), Guarded(batch, length, 3, V)
             run_wkv7(x, pool, o, FOR=which)
@@ -366,9 +372,12 @@ def test_refusals():
 
 def bench():
     """One token of each sequence with the states in place in a pool. HV is heads of v and of the states."""
+    pools = (("f32", False), ("bf16", False), ("f32", True), ("bf16", True))
     for (b, hv, gate), (state, v_first) in itertools.product(
-        ((64, 32, "head"), (128, 32, "head"), (128, 32, "key")), (("f32", False), ("bf16", False), ("f32", True), ("bf16", True))
+        ((64, 16, "head"), (64, 32, "head"), (256, 32, "head"), (1024, 32, "head"), (128, 32, "key")), pools
     ):
+        if v_first and b != 256:
+            continue
         K = V = 128
 
         def make(b=b, hv=hv, gate=gate, state=state, v_first=v_first):
@@ -415,14 +424,12 @@ def bench():
                 b,
             )
 
-        words = dict(T="bf16", K=K, GATE=gate, L2NORM=True, FOR="decode", STATE=state, V_FIRST=v_first, SLOTS="sequence")
-        others = [{}] + (
-            [dict(LANES=8, COLS=4)] if v_first or gate == "key" else [dict(LANES=16, COLS=8)] if state == "bf16" else []
-        )
+        words = dict(T="bf16", K=K, GATE=gate, L2NORM=True, STATE=state, V_FIRST=v_first, SLOTS="sequence")
+        others = [dict(FOR="one"), dict(FOR="decode")] + [dict(FOR="one", WARPS=8)] * (state == "bf16" and not v_first)
         launches = {
             "kiln"
             + "".join(
-                f" {n}={v}" for n, v in other.items()
+                f" {n}={v}" for n, v in other.items() if other != dict(FOR="one")
             ): lambda *a, launch=launch, run=kernel("delta_recurrent", **words, **other): launch(*a, run=run)
             for other in others
         }
@@ -465,12 +472,11 @@ def bench():
             {"kiln": launch("decode"), "kiln FOR=any": launch("any")},
             bar=0.0,
         )
-    for (b, h), (state, v_first) in itertools.product(
-        ((64, 32), (256, 32)), (("f32", False), ("bf16", False), ("f32", True), ("bf16", True))
-    ):
-        K = 64
+    for (b, h, K), (state, v_first) in itertools.product(((64, 32, 64), (1024, 32, 64), (256, 32, 128)), pools):
+        if v_first and b != 256:
+            continue
 
-        def make(b=b, h=h, state=state):
+        def make(b=b, h=h, K=K, state=state):
             x = wkv7.inputs(b, 1, h, K)
             pool = torch.randn(b, h, K, K, device="cuda").to(DTYPES[state])
             return (
@@ -480,28 +486,22 @@ def bench():
                 torch.randperm(b, device="cuda").int(),
             )
 
-        run = kernel(
-            "wkv7_recurrent",
-            T="bf16",
-            K=K,
-            V=K,
-            FORM="kk_a",
-            VARLEN=False,
-            FOR="decode",
-            STATE=state,
-            V_FIRST=v_first,
-            SLOTS="sequence",
-        )
+        words = dict(T="bf16", K=K, V=K, FORM="kk_a", VARLEN=False, STATE=state, V_FIRST=v_first, SLOTS="sequence")
+        runs = {
+            "kiln": kernel("wkv7_recurrent", FOR="one", **words),
+            "kiln FOR=decode": kernel("wkv7_recurrent", FOR="decode", **words),
+        }
         states, elements = b * h * K * K * torch.empty(0, dtype=DTYPES[state]).element_size(), b * h * K
         yield Row(
-            f"state_pools wkv7_recurrent B{b} H{h} {state}{' v_first' if v_first else ''}",
+            f"state_pools wkv7_recurrent B{b} H{h} K{K} {state}{' v_first' if v_first else ''}",
             12 * elements + states,
             2 * elements + states,
             make,
             {
-                "kiln": lambda o, r, w, k, v, a, kk, pool, slots, run=run, b=b, h=h: run(
+                label: lambda o, r, w, k, v, a, kk, pool, slots, run=run, b=b, h=h: run(
                     o, r, w, k, v, a, b, 1, h, None, kk, 1.0, pool, pool, None, slots, None, b
                 )
+                for label, run in runs.items()
             },
-            bar=0.85,
+            bar=0.9 if state == "bf16" else 0.85,
         )

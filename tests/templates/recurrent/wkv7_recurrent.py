@@ -117,16 +117,17 @@ def test_every_dtype_and_head_size():
 def test_what_FOR_picks():
     sizes = [(n, n) for n in (32, 60, 64, 100, 128, 256)] + [(128, 64), (4, 4)]
     for dtype, (size, value_size) in itertools.product(TOLERANCE, sizes):
-        prefetch("wkv7_recurrent", T=dtype, K=size, V=value_size, FORM="kk_a", VARLEN=False, FOR="decode")
+        for which in ("decode", "one"):
+            prefetch("wkv7_recurrent", T=dtype, K=size, V=value_size, FORM="kk_a", VARLEN=False, FOR=which)
     for dtype, (size, value_size) in itertools.product(TOLERANCE, sizes):
-        for batch, length in ((40, 1), (2, 37)):
+        for batch, length, which in ((40, 1, "decode"), (2, 37, "decode"), (40, 1, "one")):
             state = torch.randn(batch, 3, size, value_size, device="cuda")
             compare(
                 inputs(batch, length, 3, size, value_size, dtype),
-                f"{dtype} {size} x {value_size}",
+                f"{dtype} {size} x {value_size} {which}",
                 dtype,
                 state=state,
-                FOR="decode",
+                FOR=which,
             )
 
 
@@ -315,6 +316,7 @@ def test_refusals():
     expect_refused(lambda: several(*first, 1, 4, 2, x["b"]), "cu_seqlens", "VARLEN")
     expect_refused(lambda: several(*first, 0, 4, 2, x["b"], None, 1.0, None, None, cu[:1]), "of no sequence")
     expect_refused(lambda: a_b(*first, 1, -4, 2, x["b"]), "length", "-4")
+    expect_refused(lambda: run(inputs(1, 4, 2, 64), FOR="one"), "FOR = one", "not 4")
     expect_refused(lambda: a_b(*first, -1, 4, 2, x["b"]), "sequences", "-1")
     odd = torch.empty(4 * 2 * 64 + 1, device="cuda", dtype=torch.bfloat16)[1:].view(1, 4, 2, 64)
     expect_refused(lambda: a_b(o, odd, *first[2:], 1, 4, 2, x["b"]), "align")
@@ -379,7 +381,7 @@ def bench():
             return torch.empty_like(x["v"]), torch.empty_like(state), state, *(x[name] for name in ("r", "w", "k", "v", "kk", "a"))
 
         launches = {}
-        way, other = ("decode", "any") if length == 1 else ("any", "decode")
+        way, other = ("one", "any") if length == 1 else ("any", "decode")
         for label, which in (("kiln", way), (f"kiln FOR={other}", other)):
             kern = kernel("wkv7_recurrent", T="bf16", K=size, V=size, FORM="kk_a", VARLEN=False, FOR=which)
             launches[label] = lambda o, ht, h0, r, w, k, v, kk, a, kern=kern, batch=batch, length=length, heads=heads: kern(
@@ -392,7 +394,7 @@ def bench():
                 launches[label] = lambda o, ht, h0, r, w, k, v, kk, a, peer=peer: peer(r, w, k, v, kk, a, h0)
         bar = 0.85 if length == 1 and batch >= 32 else 0.0
         yield Row(
-            f"wkv7_recurrent bf16 B{batch} T{length} H{heads} K{size} {way}",
+            f"wkv7_recurrent bf16 B{batch} T{length} H{heads} K{size} {'decode' if length == 1 else way}",
             12 * elements + 4 * states,
             2 * elements + 4 * states,
             make,
