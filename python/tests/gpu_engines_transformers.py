@@ -9,7 +9,8 @@
 - mixture: a Qwen3-MoE with the shapes of Qwen3-30B-A3B, 8 layers and batch 16, as in speed; without kiln its experts run on
   torch's grouped_mm.
 - prompts: the same Llama with prompts of 2,048 and 8,192 tokens: seconds beside transformers, not compiled and compiled.
-- linear: a layer of Qwen3-Next and a block of RWKV7, prompts and decode steps, with and without kiln (gpu_linear).
+- linear: a layer of Qwen3-Next, and a block and a model of RWKV7, prompts and decode steps, with and without kiln
+  (gpu_linear).
 - generate: greedy tokens of generate() with both caches; with a static cache it compiles the decode steps.
 - trace: a process records what it asks for; the next process, with a cache made from the record, compiles nothing.
 

@@ -1,4 +1,4 @@
-"""The section linear of gpu_engines_transformers: a layer of Qwen3-Next and a block of RWKV7, whole, with and without kiln.
+"""The section linear of gpu_engines_transformers: a layer of Qwen3-Next, and a block and a model of RWKV7, with and without kiln.
 
 The sizes come from Qwen3-Next-80B-A3B and RWKV7 2.9B, with random weights in bf16. Results are compared with f32 and
 float64. Times are medians of interleaved replays of captured graphs. transformers and the RWKV7 block of Flash Linear
@@ -214,9 +214,74 @@ def rwkv7(row, guarded):
         timed(guarded, row, f"RWKV7 block, step of {batch}", steps)
 
 
+# ---- a model of RWKV7, by the adapter
+
+
+def fla_model(layers=4):
+    """A model of Flash Linear Attention in f32 with random weights."""
+    from fla.models.rwkv7.configuration_rwkv7 import RWKV7Config
+    from fla.models.rwkv7.modeling_rwkv7 import RWKV7ForCausalLM
+
+    torch.manual_seed(4)
+    config = RWKV7Config(hidden_size=HIDDEN, head_dim=HEAD, num_hidden_layers=layers, value_dim=[HIDDEN] * layers, vocab_size=1024)
+    with torch.device("cuda"):
+        model = RWKV7ForCausalLM(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2 and "r_k" not in name:
+                parameter.normal_(std=1.0 if "embeddings" in name else parameter.shape[1] ** -0.5)
+    return model
+
+
+def forced(model, ids, prompt):
+    """(logits of the prompt, logits of the steps after it)."""
+    out = model(ids[:, :prompt], use_cache=True)
+    logits, cache = [out.logits], out.past_key_values
+    for at in range(prompt, ids.shape[1]):
+        logits.append(model(ids[:, at : at + 1], past_key_values=cache, use_cache=True).logits)
+    return logits[0].float(), torch.cat(logits[1:], 1).float()
+
+
+@torch.no_grad()
+def rwkv7_model(row, say, guarded):
+    if importlib.util.find_spec("fla") is None:
+        return row(True, "RWKV7: Flash Linear Attention is not there, and its model is not compared")
+    exact = fla_model()
+    theirs, ours = copy.deepcopy(exact).to(BF16), copy.deepcopy(exact).to(BF16)
+    table = engine.apply(ours)
+    say(f"\n{table}")
+    left = {one.operator for one in table.rows if not one.runs}
+    row(
+        left <= {"layer_norm"} and table.running(),
+        f"RWKV7 model: {len(table.running())} operations on kiln, not {left or 'one'} of them",
+    )
+    ids = torch.randint(1, 1024, (2, 260), device="cuda")
+    expected, mine, other = (forced(model, ids, 256) for model in (exact, ours, theirs))
+    for what, *three in zip(("prompt of 256", "4 steps"), mine, other, expected):
+        compare_errors(row, f"RWKV7 model, {what}", *three)
+    del exact
+    torch.cuda.empty_cache()
+    models = {"kiln": ours, "FLA": theirs}
+    for batch, tokens in PROMPTS:
+        ids = torch.randint(1, 1024, (batch, tokens), device="cuda")
+        timed(
+            guarded,
+            row,
+            f"RWKV7 model of 4 layers, prompt {batch} x {tokens}",
+            {name: lambda model=model: model(ids, use_cache=True, logits_to_keep=1) for name, model in models.items()},
+        )
+    for batch in STEPS:
+        ids = torch.randint(1, 1024, (batch, 16), device="cuda")
+        caches = {name: model(ids, use_cache=True).past_key_values for name, model in models.items()}
+        step = lambda name: models[name](ids[:, :1], past_key_values=caches[name], use_cache=True)
+        timed(guarded, row, f"RWKV7 model of 4 layers, step of {batch}", {name: lambda name=name: step(name) for name in models})
+
+
 def run(row, say, guarded):
     found = importlib.util.find_spec("fla") is not None
     say(f"Flash Linear Attention {'is' if found else 'is not'} there")
     guarded("Qwen3-Next", qwen3_next, row, guarded)
     torch.cuda.empty_cache()
     guarded("RWKV7", rwkv7, row, guarded)
+    torch.cuda.empty_cache()
+    guarded("RWKV7 model", rwkv7_model, row, say, guarded)

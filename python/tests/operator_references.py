@@ -811,7 +811,7 @@ def of_reference(name):
         given = dict(zip(names, arguments)) | named
         for argument, value in written.items():
             given[argument].copy_(value)
-        like = [arguments[0].dtype, torch.float32 if name == "delta_rule" else arguments[0].dtype]
+        like = [arguments[0].dtype, torch.float32 if name in ("delta_rule", "wkv7") else arguments[0].dtype]
         results = tuple(result.to(dtype) for result, dtype in zip(results, like))
         return results if len(results) > 1 else results[0]
 

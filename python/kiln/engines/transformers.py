@@ -1,4 +1,4 @@
-"""Hugging Face transformers on kiln: Llama, Qwen3, Qwen3-MoE, Qwen3-Next, Mistral, Mixtral and Gemma, by one call on a model.
+"""Hugging Face transformers on kiln: Llama, Qwen3, Qwen3-MoE, Qwen3-Next, Mistral, Mixtral, Gemma, and RWKV7 of FLA, by one call on a model.
 
     import kiln.engines.transformers as engine
 
@@ -7,7 +7,8 @@
     engine.undo(model)
 
 apply() replaces forwards on the model's instances. It fuses the weights of gate_proj and up_proj, and of q_proj,
-k_proj and v_proj where heads have no norms; a gated delta net gets a packed copy of its input projections. A module whose class or configuration is not known exactly stays as it is.
+k_proj and v_proj where heads have no norms; a gated delta net gets a packed copy of its input projections.
+A time mix of RWKV7 has r_proj, k_proj and v_proj in one tensor. FLA is Flash Linear Attention. A module whose class or configuration is not known exactly stays as it is.
 KILN_ENGINES_OFF turns single operators off; apply() reads it.
 """
 
@@ -27,6 +28,7 @@ from ..torch import _linear, _moe
 from . import _transformers_attention as _attention
 from . import _transformers_mixers as _mixers
 from . import _transformers_modules as _modules
+from . import _transformers_rwkv7 as _rwkv7
 from ._explain import Explanation, is_off
 
 __all__ = ["apply", "explain", "prepare", "undo"]
@@ -38,7 +40,7 @@ FAMILIES = {
     for family in ("llama", "qwen3", "qwen3_moe", "qwen3_next", "mistral", "mixtral", "gemma", "gemma2", "gemma3")
 }
 #: the families, as messages name them
-KNOWN = "Llama, Qwen3, Qwen3-MoE, Qwen3-Next, Mistral, Mixtral and Gemma"
+KNOWN = "Llama, Qwen3, Qwen3-MoE, Qwen3-Next, Mistral, Mixtral, Gemma and RWKV7 of Flash Linear Attention"
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 ACTIVATION_MODULES = ("transformers.activations", "torch.nn.modules.activation")
 ACTIVATIONS = {"SiLUActivation": "silu", "SiLU": "silu", "GELUTanh": "gelu_tanh", "GELUActivation": "gelu"}
@@ -50,9 +52,12 @@ class _Survey:
     def __init__(self, model: nn.Module, early: bool) -> None:
         self.explanation, self.early = Explanation(), early
         self.changes: list[Callable[[_Applied], None]] = []
-        known = [(name, module) for name, module in model.named_modules() if type(module).__module__ in FAMILIES]
+        known = [(name, module) for name, module in model.named_modules() if type(module).__module__ in FAMILIES | _rwkv7.FAMILIES]
+        of_fla = any(type(module).__module__ in _rwkv7.FAMILIES for _, module in known)
         if not transformers.__version__.startswith(RELEASE + "."):
             self._nothing(f"transformers is {transformers.__version__}, expected {RELEASE}")
+        elif of_fla and _rwkv7.wrong_release():
+            self._nothing(_rwkv7.wrong_release())
         elif not known:
             self._nothing(f"{type(model).__name__} is none of {KNOWN}")
         else:
@@ -75,7 +80,9 @@ class _Survey:
 
     def _module(self, name: str, module: nn.Module) -> None:
         kind = type(module).__name__
-        if kind.endswith("RMSNorm"):
+        if type(module).__module__ in _rwkv7.FAMILIES:
+            self._rwkv7(name, module)
+        elif kind.endswith("RMSNorm"):
             self._replace(name, "rms_norm", module, _modules.norm_forward)
         elif kind.endswith("RMSNormGated"):
             self._replace(name, "gated_rms_norm", module, _mixers.gated_norm_forward)
@@ -124,6 +131,53 @@ class _Survey:
             self.changes.append(lambda applied: applied.replace(mixer, "forward", make))
             self.changes.append(lambda applied: applied.pack(mixer))
         self._linear(f"{name}.out_proj", mixer.out_proj)
+
+    def _rwkv7(self, name: str, module: Any) -> None:
+        """A module of Flash Linear Attention's RWKV7."""
+        kind = type(module).__name__
+        if kind == "RWKV7Attention":
+            self._time_mix(name, module)
+        elif kind == "RWKV7FeedForward":
+            self._channel_mix(name, module)
+        for part, norm in module.named_children():
+            if not _rwkv7.is_layer_norm(norm):
+                continue
+            adds = part == "ffn_norm" and not isinstance(norm, nn.LayerNorm)
+            reason = "it adds a residual, which the operator does not" if adds else ""
+            changed = "it has hooks, or a forward of its own" if _modules.is_changed(norm) else ""
+            self._replace(f"{name}.{part}".removeprefix("."), "layer_norm", norm, _rwkv7.layer_norm_forward, reason or changed)
+
+    def _time_mix(self, name: str, mixer: Any) -> None:
+        unlike = _rwkv7.unlike_time_mix(mixer)
+        runs = {operator for operator in _rwkv7.OPERATORS if self.explanation.add(name, operator, unlike)}
+        layers = [getattr(mixer, projection) for projection in _rwkv7.PROJECTIONS]
+        unfit = unlike or next(filter(None, map(_unlike_linear, layers)), "") or _misfit_product(*layers)
+        if self.explanation.add(f"{name}.r_proj+k_proj+v_proj", "gemm_batched", unfit):
+            runs.add("gemm_batched")
+        else:
+            for projection, layer in zip(_rwkv7.PROJECTIONS, layers):
+                self._linear(f"{name}.{projection}", layer)
+        for pair in ("w_lora", "a_lora", "g_lora", "v_lora"):
+            for part, layer in getattr(getattr(mixer, pair, None), "lora", nn.Sequential()).named_children():
+                if isinstance(layer, nn.Linear):
+                    self._linear(f"{name}.{pair}.lora.{part}", layer)
+        self._linear(f"{name}.o_proj", mixer.o_proj)
+        if runs:
+            make = functools.partial(_rwkv7.time_mix_forward, frozenset(runs))
+            self.changes.append(lambda applied: applied.replace(mixer, "forward", make))
+        if "gemm_batched" in runs:
+            self.changes.append(lambda applied: applied.fuse(mixer, *_rwkv7.PROJECTIONS))
+
+    def _channel_mix(self, name: str, mixer: Any) -> None:
+        unlike = _rwkv7.unlike_channel_mix(mixer)
+        shifts = self.explanation.add(name, "rwkv7_shift_mix", unlike)
+        unfit = unlike or _rwkv7.unlike_activation(mixer) or _unlike_linear(mixer.key) or _misfit_product(mixer.key)
+        gemm = self.explanation.add(f"{name}.key", "gemm", unfit)
+        self._linear(f"{name}.value", mixer.value)
+        if shifts or gemm:
+            make = functools.partial(_rwkv7.channel_mix_forward, shifts, self.early if gemm else None)
+            self.changes.append(lambda applied: applied.replace(mixer, "forward", make))
+            self.changes.append(lambda applied: applied._settle(mixer.key))
 
     def _linear(self, name: str, linear: nn.Module) -> bool:
         """A linear layer whose product is no part of a fused one."""
