@@ -7,7 +7,7 @@ if(NOT KILN_PYTHON_EXECUTABLE)
 endif()
 foreach(part package launch ops torch_operators torch_shapes torch_compiled torch_registry torch_modes torch_attention
     torch_linear torch_moe blobs fingerprint caches_triton caches_inductor caches_start caches_cuda_core
-    tvm_ffi engines_flashinfer engines_hf_kernel engines_sglang engines_transformers engines_vllm readme)
+    tvm_ffi engines_flashinfer engines_hf_kernel engines_mixers engines_rwkv7 engines_sglang engines_transformers engines_vllm readme)
   add_test(NAME python_${part} COMMAND ${KILN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
   set(environment PYTHONPATH=${PROJECT_BINARY_DIR}/python PYTHONDONTWRITEBYTECODE=1)
   if(part MATCHES "torch_(operators|shapes|attention|linear|moe)|engines")  # they compile many templates, and share a store
