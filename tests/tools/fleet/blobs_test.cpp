@@ -172,6 +172,61 @@ TEST_F(FleetBlobs, AServerThatRefusesDoesNotFailTheWrappedCommand) {
   EXPECT_NE(done.err.find("the fleet's tier at "), std::string::npos) << done.err;
 }
 
+TEST_F(FleetBlobs, CtrlCInAPushAtTheEndStillPrintsTheSummary) {
+  std::filesystem::create_directories(path("profiles"));
+  write("profiles/one.toml", "[[directory]]\nvariable = 'ONE_DIR'\n[depends]\nfacts = ['python']\n");
+  // kiln asks this interpreter for its version before the capture, and the push comes after the capture.
+  write("python", "#!/bin/sh\nmv " + path("ended") + ' ' + path("told") +
+                      " 2>/dev/null && kill -INT $PPID\nprintf '\\nkiln-python\\n3.12\\n'\n");
+  std::filesystem::permissions(path("python"), std::filesystem::perms(0755));
+  Environment environment = node("a");
+  environment["KILN_CACHES_PROFILES"] = path("profiles"), environment["ONE_DIR"] = path("jit");
+  const std::string make = "mkdir -p $ONE_DIR; echo compiled > $ONE_DIR/kernel; touch " + path("ended");
+  Arguments command = {"wrap",         "--profile", "one", "--push", "--python",
+                       path("python"), "--",        "sh",  "-c",     make};
+  const Finished done = kiln(command, environment);
+  EXPECT_EQ(done.status, 130) << done.err;
+  EXPECT_NE(done.err.find("one: restored 0 files, captured 1 new file of 1"), std::string::npos) << done.err;
+  EXPECT_NE(
+      done.err.find("2 entries that are here may not be in the tier yet: run 'kiln remote push --all-jits'"),
+      std::string::npos)
+      << done.err;
+  EXPECT_EQ(entries(), 0u);
+  command.insert(command.begin() + 1, "--json");
+  const Finished as_json = kiln(command, environment);
+  EXPECT_EQ(as_json.status, 130);
+  EXPECT_EQ(as_json.json().at("status"), 0) << "of the command";
+  EXPECT_EQ(as_json.json().at("tier").at("left"), 2);
+}
+
+TEST_F(FleetBlobs, AnErrorOfThePushIsNotOneOfTheCapture) {
+  std::filesystem::create_directories(path("jit"));
+  std::filesystem::create_directories(path("profiles"));
+  write("jit/kernel", "compiled");
+  // Long ago, so that a second capture neither reads the file nor writes to the store.
+  std::filesystem::last_write_time(path("jit/kernel"),
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(24));
+  write("profiles/one.toml", "[[directory]]\nvariable = 'ONE_DIR'\n");
+  Environment environment = node("a");
+  environment["KILN_CACHES_PROFILES"] = path("profiles"), environment["ONE_DIR"] = path("jit");
+  const Arguments command = {"wrap", "--profile", "one", "--push", "--json", "--", "true"};
+  ASSERT_EQ(kiln(command, environment).status, 0);
+  environment["LD_PRELOAD"] = places::kFaultLibrary;
+  // The first read of the store that may fail without a failed capture is one of the push.
+  for (int reads = 1; reads <= 100; ++reads) {
+    environment["FAULT_RULES"] = "pread@data.mdb:" + std::to_string(reads) + "+:EIO";
+    const Finished done = kiln(command, environment);
+    EXPECT_EQ(done.status, 0) << done.err;
+    const auto json = done.json();
+    if (json.at("captured").at(0).at("reason") != "") continue;
+    EXPECT_NE(done.err.find("--push: one: "), std::string::npos) << done.err;
+    EXPECT_EQ(json.at("captured").at(0).at("files"), 1);
+    EXPECT_NE(json.at("tier").at("fault"), nullptr);
+    return;
+  }
+  ADD_FAILURE() << "no read failed after the capture";
+}
+
 TEST_F(FleetBlobs, ADirectoryWhoseFilesTheTierRefusesHasNoRecordThere) {
   std::filesystem::create_directories(path("jit"));
   write("jit/one", testing::noise(3 * kMiB));

@@ -4,6 +4,7 @@
 #include "tools/kiln/caches/directory/push.hpp"
 #include "tools/kiln/caches/directory/record.hpp"
 #include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -17,9 +18,12 @@ int capture(Context& context, const CaptureArguments& arguments) {
   const Target target = target_of(arguments, context);
   const CapturedTarget done = capture_target(target, arguments.full, context.service());
   std::optional<Pushed> pushed;
+  const PoliteInterrupt interrupt;
   if (tier) pushed = push_captured(target, done.tree, *tier, context.config(), context.json);
   if (pushed) warn_of(pushed->fault, *tier);
-  const int status = pushed && !pushed->covers_all() ? kPartly : kDone;
+  const int status = PoliteInterrupt::requested()      ? kInterrupted
+                     : pushed && !pushed->covers_all() ? kPartly
+                                                       : kDone;
   if (context.json) {
     Json out = json_of(context, target);
     out["files"] = done.tree.files();
@@ -63,7 +67,8 @@ void add_caches_capture(Command app, Context& context) {
       "With --push, the record is written to the tier once the tier has every file of it. Entries are "
       "signed\n"
       "with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says.\n"
-      "Exit status: 0 done, 1 failed, 2 usage or no tier, 3 the tier lacks some of it.\n"
+      "Exit status: 0 done, 1 failed, 2 usage or no tier, 3 the tier lacks some of it,\n"
+      "130 interrupted.\n"
       "Example: kiln caches capture flashinfer");
 }
 

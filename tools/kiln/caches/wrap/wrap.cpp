@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <set>
 
 #include "base/file.hpp"
@@ -17,6 +18,7 @@
 #include "tools/kiln/caches/wrap/run.hpp"
 #include "tools/kiln/cli/child_process.hpp"
 #include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/store/python_start.hpp"
 
 namespace kiln::cli {
@@ -76,14 +78,15 @@ class Wrap {
     const base::TempDir reports("kiln-wrap-");
     const int status = run_wrapped(command(reports.path()));
     const WrapReports found = read_reports(reports.path());
+    const PoliteInterrupt interrupt;
     if (status == 0) {
       for (WrappedProfile& profile : profiles_) capture(profile);
-      if (tier_) push(found);
+      if (tier_) push_blobs(found);
     } else {
       for (WrappedProfile& profile : profiles_) profile.not_captured = "the command failed";
     }
     print(status, found);
-    return status;
+    return status == 0 && PoliteInterrupt::requested() ? kInterrupted : status;
   }
 
  private:
@@ -113,6 +116,10 @@ class Wrap {
   }
 
   void capture(WrappedProfile& profile) try {
+    if (PoliteInterrupt::requested()) {
+      profile.not_captured = "interrupted";
+      return;
+    }
     const auto wanted = target(profile, profile.not_captured);
     if (!wanted) return;
     if (::access(wanted->root.c_str(), F_OK) != 0) {
@@ -121,23 +128,31 @@ class Wrap {
     }
     const CapturedTarget done = capture_target(*wanted, false, context_.service());
     profile.files = done.tree.files(), profile.stored = done.stored;
-    if (tier_) add_pushed(push_captured(*wanted, done.tree, *tier_, context_.config(), context_.json));
+    if (tier_)
+      push(profile.name,
+           [&] { return push_captured(*wanted, done.tree, *tier_, context_.config(), context_.json); });
   } catch (const Error& error) {
     profile.not_captured = error.what();
     base::warn(profile.name + ": " + error.what());
   }
 
-  /// Writes the blobs of the spaces that the command's processes used to the tier. A fault is a warning.
-  void push(const WrapReports& reports) try {
+  /// Writes the blobs of the spaces that the command's processes used to the tier.
+  void push_blobs(const WrapReports& reports) {
     std::set<std::string> spaces;
     for (const auto& [space, counts] : reports.spaces) spaces.insert(space);
-    add_pushed(push_spaces(spaces, *tier_, context_.config(), context_.json));
-    warn_of(pushed_->fault, *tier_);
-  } catch (const Error& error) {
-    base::warn(std::string("--push: ") + error.what());
+    push("blobs", [&] { return push_spaces(spaces, *tier_, context_.config(), context_.json); });
   }
 
-  void add_pushed(const Pushed& done) {
+  /// Writes to the tier. A fault is a warning, and does not change what is told about the capture.
+  void push(const std::string& what, const std::function<Pushed()>& write) {
+    Pushed done;
+    try {
+      done = write();
+      if (!pushed_ || !pushed_->fault) warn_of(done.fault, *tier_);
+    } catch (const Error& error) {
+      done.fault.text = error.what();
+      base::warn("--push: " + what + ": " + error.what());
+    }
     if (!pushed_) pushed_.emplace();
     *pushed_ += done;
   }
@@ -165,7 +180,8 @@ class Wrap {
                    counted(profile.written, "file").c_str(), counted(profile.stored, "new file").c_str(),
                    std::to_string(profile.files).c_str());
     }
-    if (pushed_) std::fprintf(stderr, "kiln: %s\n", text_of(*pushed_).c_str());
+    if (pushed_)
+      std::fprintf(stderr, "kiln: %s\n", text_of(*pushed_, "run 'kiln remote push --all-jits'").c_str());
     if (reports.spaces.empty()) return;
     std::fprintf(stderr, "kiln: %-20s %8s %8s %8s\n", "SPACE", "HITS", "MISSES", "STORED");
     for (const auto& [space, counts] : reports.spaces)
@@ -232,8 +248,9 @@ void add_wrap(Command app, Context& context) {
       "With --json, the command's output goes to stderr.\n"
       "With --push, entries are signed with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says. A server that\n"
       "does not answer is a warning, and the exit status is the command's.\n"
+      "Ctrl-C after the command ended with 0 stops the capture and the push, and the summary is printed.\n"
       "Exit status: the command's; 128 + the signal that ended it; 1 when it cannot be started, 2 usage\n"
-      "or no tier.\n"
+      "or no tier, 130 interrupted after the command.\n"
       "Example: kiln wrap -- python serve.py --port 8000");
 }
 

@@ -223,7 +223,7 @@ Json json_of(const Pushed& pushed) {
           {"removed", pushed.removed}, {"fault", pushed.fault.json()},    {"seconds", pushed.seconds}};
 }
 
-std::string text_of(const Pushed& pushed) {
+std::string text_of(const Pushed& pushed, const std::string& remedy) {
   std::string out = counted(pushed.pushed, "entry", "entries") + " written to the fleet's tier, " +
                     std::to_string(pushed.present) + " there already";
   if (pushed.failed) out += ", " + std::to_string(pushed.failed) + " failed";
@@ -233,7 +233,7 @@ std::string text_of(const Pushed& pushed) {
   out += ", in " + human_ms(pushed.seconds * 1000);
   if (pushed.left)
     out += "; " + counted(pushed.left, "entry that is", "entries that are") +
-           " here may not be in the tier yet: run the same command again to write the rest";
+           " here may not be in the tier yet: " + remedy + " to write the rest";
   return out;
 }
 

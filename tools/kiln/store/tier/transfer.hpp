@@ -34,8 +34,8 @@ struct Pushed {
 /// sends them (runtime::kTierPart). REQUIRES: tier.can_write().
 Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys, const RecordOf& record, bool quiet);
 Json json_of(const Pushed& pushed);
-/// One sentence for people.
-std::string text_of(const Pushed& pushed);
+/// One sentence for people. `remedy` says how the entries that are left are written.
+std::string text_of(const Pushed& pushed, const std::string& remedy = "run the same command again");
 
 /// For each key and key text: true when the tier has the entry, verified.
 std::vector<bool> covered_by(fleet::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
