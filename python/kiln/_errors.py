@@ -1,7 +1,6 @@
 """The exceptions that kiln raises. A message names the thing, its value and what was allowed."""
 
 import enum
-import importlib.metadata
 
 
 class Code(enum.IntEnum):
@@ -71,6 +70,8 @@ def from_status(status: int, message: str, specialization: str, options: str, lo
 
 
 def _comes_from_a_wheel() -> bool:
+    import importlib.metadata  # it imports 20 modules, and most processes never need them
+
     try:
         importlib.metadata.distribution("kiln")
     except importlib.metadata.PackageNotFoundError:

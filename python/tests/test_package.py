@@ -42,6 +42,12 @@ def heavy(name, statements):
     return manifest, f"template <int N> __global__ void {name}(float* x) {{ float y = *x; {body} *x = y; }}"
 
 
+def test_an_import_loads_only_what_every_process_needs():
+    program = "import sys; before = set(sys.modules); import kiln; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.check_output([sys.executable, "-c", program], text=True).split()
+    assert not {"importlib.metadata", "email", "multiprocessing.util", "kiln.ops", "torch"} & set(loaded), loaded
+
+
 def test_compile_needs_no_gpu_and_the_second_time_no_compiler(service):
     image = service.compile("rms_norm", T="bf16", H=4096, arch="sm_90a")
     assert image.cubin[:4] == b"\x7fELF" and image.arch == "sm_90a" and len(image.key) == 64
