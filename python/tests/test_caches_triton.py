@@ -135,6 +135,25 @@ def test_a_forked_child_names_a_directory_of_its_own(monkeypatch):
     assert os.environ["TRITON_CACHE_DIR"] == "/of/the/user"
 
 
+@pytest.mark.parametrize("before", ["/of/the/user", None])
+def test_a_program_that_knows_nothing_of_kiln_gets_the_directory_of_before(monkeypatch, before):
+    """Such as a Python without kiln's folder in PYTHONPATH, or a shell: nothing there sets the variable back."""
+    from kiln.caches import _settings
+
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    if before is not None:
+        monkeypatch.setenv("TRITON_CACHE_DIR", before)
+    command = ["sh", "-c", "echo ${TRITON_CACHE_DIR-unset} ${TRITON_CACHE_DIR_BEFORE_KILN-unset}"]
+    _settings.show_triton_files()
+    try:
+        assert os.environ["TRITON_CACHE_DIR"] == str(_settings.triton_files.path())
+        assert subprocess.check_output(command, text=True).split() == [before or "unset", "unset"]
+    finally:
+        _settings.hide_triton_files()
+    assert os.environ.get("TRITON_CACHE_DIR") == before
+    assert subprocess.check_output(command, text=True).split() == [before or "unset", "unset"]
+
+
 def test_as_a_remote_backend_a_group_is_whole_or_absent(run, tmp_path):
     remote = {
         "TRITON_CACHE_MANAGER": "triton.runtime.cache:RemoteCacheManager",

@@ -87,7 +87,8 @@ def show_triton_files() -> None:
     """Names the private directory of Triton's files in TRITON_CACHE_DIR, where Inductor looks for a kernel's cubin.
 
     Inductor then launches the kernel without Triton, and the graph that it stores has the cubin.
-    Python processes that this one starts get the variable as it was before, by sitecustomize.py.
+    Only os.environ has this value. A program that this process starts with its own environment gets the variable as it
+    was before. A Python process that gets a copy of os.environ sets it back by sitecustomize.py.
     """
     place, now = str(triton_files.path()), os.environ.get(_TRITON)
     if now == place:
@@ -97,6 +98,12 @@ def show_triton_files() -> None:
     elif not _is_of_kiln(now):
         os.environ[_TRITON_BEFORE] = now
     os.environ[_TRITON] = place
+    before = os.environ.get(_TRITON_BEFORE)
+    if before is None:  # the functions of C, which os.environ does not see
+        os.unsetenv(_TRITON)
+    else:
+        os.putenv(_TRITON, before)
+    os.unsetenv(_TRITON_BEFORE)
 
 
 def hide_triton_files() -> None:
