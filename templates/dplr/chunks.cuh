@@ -1,4 +1,4 @@
-// The chunks of a block of dplr_chunk, in the order in which the state meets them.
+// The chunks of a block of dplr_chunk or delta_chunk_mma, in the order in which the state meets them.
 #pragma once
 #include "dplr/memory.cuh"
 #include "recurrent/chunk/items.cuh"

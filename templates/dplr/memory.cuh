@@ -1,4 +1,5 @@
-// Shared memory of dplr_chunk: chunks of 16 tokens, and what the warps that prepare them need.
+// Shared memory of dplr_chunk: chunks of 16 tokens, and what the warps that prepare them need. Orders of rows and of small
+// matrices there, which delta_chunk_mma has, too.
 #pragma once
 #include "kiln/mbarrier.cuh"
 #include "kiln/types.cuh"

@@ -1,4 +1,4 @@
-// The items of a block of dplr_chunk or of a cluster of delta_chunk, and the tokens of each.
+// The items of a block of dplr_chunk or delta_chunk_mma, or of a cluster of delta_chunk, and the tokens of each.
 #pragma once
 #include "recurrent/chunk/order.cuh"
 #include "recurrent/sequences.cuh"

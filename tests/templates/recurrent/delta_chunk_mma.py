@@ -70,8 +70,13 @@ def test_gates_of_keys_of_every_size():
 
 @of_this_template
 def test_gates_of_keys_of_all_types():
-    for kind, G, dtype in itertools.product(("log_decay", "softplus", "bounded"), ("f32", "bf16", "f16"), ("bf16", "f16")):
-        ChunkData(70, 1, 64, V=128, heads=2, GATE="key", GATE_INPUT=kind, G=G, dtype=dtype, B="f32").expect_right(kind)
+    variants = [
+        dict(K=64, V=128, heads=2, GATE="key", GATE_INPUT=kind, G=G, dtype=dtype, B="f32")
+        for kind, G, dtype in itertools.product(("log_decay", "softplus", "bounded"), ("f32", "bf16", "f16"), ("bf16", "f16"))
+    ]
+    chunk.prefetch_all(variants)
+    for v in variants:
+        ChunkData(70, 1, **v).expect_right()
 
 
 def test_refusals_of_preparers():
