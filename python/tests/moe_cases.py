@@ -1,6 +1,7 @@
 """Calls of fused_moe, for tests with fake tensors, the fake driver and a GPU, as in operator_cases."""
 
 import torch
+from kiln.torch import quantize_int4, quantize_mxfp4
 from operator_cases import BF16, E4M3, F16, F32, I32, I64, tensor
 
 EXPERTS, HIDDEN, INNER = 16, 128, 64
@@ -17,6 +18,9 @@ LAUNCHES = {
     "fp8": 4,
     "fp8-blocks": 6,
     "fp8-many": 6,
+    "four-bits-mxfp4": 4,
+    "four-bits-int4": 4,
+    "four-bits-many": 5,
 }
 
 
@@ -78,6 +82,19 @@ def _fp8(d, tokens=6, k=4, experts=EXPERTS):
     return (x, w13, w2, logits, None, None, k), scales
 
 
+def _four_bits(d, mx, tokens=6, hidden=HIDDEN, inner=96, k=4, zeros=False):
+    """Weights of 4 bits, whose K has tails for tiles of 64."""
+    x, logits = tensor(d, tokens, hidden), tensor(d, tokens, EXPERTS)
+    w13, w2 = _weights(d, hidden=hidden, inner=inner)
+    w13, w2 = (quantize_mxfp4(w13), quantize_mxfp4(w2)) if mx else (quantize_int4(w13, 32), quantize_int4(w2, 64))
+    named = {"w13_scale": w13.scales, "w2_scale": w2.scales}
+    if mx:
+        named |= {"act": "swigluoai", "bias13": tensor(d, EXPERTS, 2 * inner), "bias2": tensor(d, EXPERTS, hidden)}
+    if zeros:
+        named["w13_zero"] = torch.randint(0, 16, w13.scales.shape, dtype=torch.uint8, device=d)
+    return (x, w13.codes, w2.codes, logits, None, None, k), named
+
+
 def named_cases():
     """{name: make} with make(device) -> (arguments, named)."""
     return {
@@ -92,6 +109,9 @@ def named_cases():
         "fp8": lambda d: _fp8(d),
         "fp8-blocks": lambda d: _fp8(d, tokens=600, k=2, experts=8),
         "fp8-many": lambda d: _fp8(d, tokens=600, k=2, experts=2),
+        "four-bits-mxfp4": lambda d: _four_bits(d, True, hidden=144),
+        "four-bits-int4": lambda d: _four_bits(d, False, zeros=True),
+        "four-bits-many": lambda d: _four_bits(d, True, tokens=600, k=2),
     }
 
 

@@ -4,6 +4,7 @@ Each case is (name, make); make(device) makes the arguments on any device.
 """
 
 import torch
+from kiln.torch import quantize_int4, quantize_mxfp4
 
 F32, F16, BF16, I32, I64, E4M3 = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.float8_e4m3fn
 
@@ -31,6 +32,15 @@ def _blocks(d):
     """Arguments of moe_gemm: 24 pairs of token and expert in three blocks of 8, and a block that is not in use."""
     experts = torch.tensor([2, 0, 2, -1], dtype=I32, device=d)
     return experts, torch.arange(32, dtype=I32, device=d), torch.full((1,), 24, dtype=I32, device=d)
+
+
+_GATED = {"act": "silu", "gated": True}
+
+
+def four_bits(d, experts, rows, columns, mx=False):
+    """Packed codes and scales of random weights."""
+    weight = torch.randn(experts, rows, columns, device=d) * columns**-0.5
+    return (quantize_mxfp4(weight) if mx else quantize_int4(weight, 32))[:2]
 
 
 def cases():
@@ -170,6 +180,14 @@ def cases():
         (
             "moe_gemm",
             lambda d: ((t(d, 24, 64), t(d, 4, 128, 64), *_blocks(d), 1, 8, t(d, 4, 128), scales(d, 24, 1)), {"weight": "result"}),
+        ),
+        ("moe_gemm_w4a16", lambda d: ((t(d, 6, 128), *four_bits(d, 4, 128, 128), *_blocks(d)), {"k": 4, "block": 8, **_GATED})),
+        (
+            "moe_gemm_w4a16",
+            lambda d: (
+                (t(d, 24, 72), *four_bits(d, 4, 128, 72, True), *_blocks(d)),
+                {"codes": "e2m1", "block": 8, "bias": t(d, 4, 128), "weights": scales(d, 24, 1), "weight": "result"},
+            ),
         ),
         (
             "moe_gemm_fp8",

@@ -6,6 +6,8 @@ Each function returns (results, a dictionary of the written tensors by argument)
 import math
 
 import torch
+from kiln.torch import FourBits
+from kiln.torch._four_bits import unpacked
 
 E4M3 = torch.float8_e4m3fn
 LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
@@ -337,6 +339,11 @@ def moe_gemm_fp8(a, b, scale_a, scale_b, *rest, **named):
     return moe_gemm(_unquantized(a, scale_a), _unquantized(b, scale_b, True), *rest, **named)
 
 
+def moe_gemm_w4a16(a, b, scale_b, expert_ids, places, used, zero_b=None, codes="int4", group=32, *rest, **named):
+    wide = unpacked(FourBits(b, scale_b, zero_b), a.shape[1])
+    return moe_gemm(a, wide, expert_ids, places, used, *rest, **named)
+
+
 def moe_gemm_fp8_quant(*arguments, **named):
     return _by_group(moe_gemm_fp8(*arguments, **named)[0][0], 128), {}
 
@@ -369,12 +376,17 @@ def fused_moe(
     shared_gate=None,
     residual=None,
     weight_on_input=False,
+    w13_zero=None,
+    w2_zero=None,
 ):
     """A loop over tokens and their experts. With e4m3, x and the activations are quantised as the operator does it."""
     if logits is not None:
         weights, ids = topk_gate(logits, k, score, correction_bias, renormalize, groups, topk_groups, scale)[0]
     experts = len(w13) if expert_map is None else len(expert_map)
-    fp8 = w13_scale is not None
+    fp8 = w13.dtype == E4M3
+    if w13.dtype == torch.int32:
+        inner = w13.shape[1] * 16 // (2 if gated else 1)
+        w13, w2 = unpacked(FourBits(w13, w13_scale, w13_zero), x.shape[1]), unpacked(FourBits(w2, w2_scale, w2_zero), inner)
 
     def quantized(v):
         return _unquantized(*_by_group(v.unsqueeze(0), 128))[0]

@@ -12,7 +12,7 @@ import moe_cases
 import operator_references as reference
 import torch._dynamo.testing
 from kiln import _kiln
-from kiln.torch import FusedMoE, _fused_moe, _linear, _moe
+from kiln.torch import FusedMoE, _four_bits, _fused_moe, _linear, _moe
 from kiln.torch._fused_moe import Call
 from moe_cases import different_ids, weight
 from operator_cases import with_rows
@@ -21,6 +21,7 @@ from torch._subclasses import FakeTensorMode
 from torch_support import launching, on_host_memory  # noqa: F401
 
 BF16, F16, F32, F64, E4M3 = torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.float8_e4m3fn
+E8M0 = torch.float8_e8m0fnu
 fused_moe = torch.ops.kiln.fused_moe
 CASES = moe_cases.named_cases()
 EACH = pytest.mark.parametrize("case", CASES)
@@ -42,12 +43,12 @@ def expected_of(arguments, named):
 
 
 def of_type(dtype, arguments, named):
-    """The arguments with all bf16 and f16 tensors in another type."""
+    """The arguments with all bf16 and f16 tensors but scales in another type."""
 
     def changed(value):
         return value.to(dtype) if torch.is_tensor(value) and value.dtype in (BF16, F16) else value
 
-    return tuple(map(changed, arguments)), {n: changed(v) for n, v in named.items()}
+    return tuple(map(changed, arguments)), {n: v if n.endswith("_scale") else changed(v) for n, v in named.items()}
 
 
 # ---- kernels on the host
@@ -74,6 +75,7 @@ def computing(monkeypatch):
         "moe_gemm",
         "moe_gemm_fp8",
         "moe_gemm_fp8_quant",
+        "moe_gemm_w4a16",
         "fp8_quant_group",
         "moe_combine",
     ]:
@@ -169,9 +171,10 @@ def test_the_block_has_room_for_the_rows_of_nearly_every_expert():
     pairs_of_128_experts = {8: 8, 512: 8, 513: 16, 1248: 16, 1249: 32, 2881: 32, 2882: 64, 6384: 64, 6385: 128, 1 << 20: 128}
     for pairs, block in pairs_of_128_experts.items():
         assert _fused_moe.block_of(pairs, 128) == block
-        assert _fused_moe.block_of(pairs, 128, quantised=True) == (block if pairs == 1 << 20 else min(block, 64))
-    assert _fused_moe.block_of(127 * 128, 128, quantised=True) == 64
-    assert _fused_moe.block_of(128 * 128, 128, quantised=True) == 128
+        assert _fused_moe.block_of(pairs, 128, E4M3) == (block if pairs == 1 << 20 else min(block, 64))
+        assert _fused_moe.block_of(pairs, 128, torch.int32) == min(block, 64)
+    assert _fused_moe.block_of(127 * 128, 128, E4M3) == 64
+    assert _fused_moe.block_of(128 * 128, 128, E4M3) == 128
 
 
 def test_x_may_be_rows_of_a_wider_tensor(computing):
@@ -262,7 +265,7 @@ def test_no_tokens_give_an_empty_result_without_a_launch(case, launching, driver
 def test_opcheck(case, launching):
     arguments, named = made(case)
     tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
-    if case.startswith("fp8"):
+    if case.startswith("fp8") or E8M0 in [getattr(v, "dtype", None) for v in named.values()]:
         tests.remove("test_schema")  # does arithmetic on its arguments, and torch has none for fp8 on the CPU
     _kiln.zero_outputs(True)  # the fake driver's kernels write nothing, and opcheck compares results
     try:
@@ -520,6 +523,79 @@ def test_fp8_packs_weights_in_squares_with_scales(computing):
     named = {"w13_scale": layer.w13_scale, "w2_scale": layer.w2_scale}
     assert error_of(got, expected_of((x, layer.w13, layer.w2, logits, None, None, 2), named)) < 4e-3
     assert names_of(computing) == ["moe_route_quant", "moe_gemm_fp8_quant", "moe_gemm_fp8", "moe_combine"]
+
+
+def test_packed_codes_come_back():
+    codes = torch.randint(0, 16, (2, 48, 200), dtype=torch.uint8)
+    for group in (32, 64, 128):
+        scales, zeros = (torch.rand(2, 48, -(-200 // group)) + 0.5).to(BF16), torch.randint(0, 16, (2, 48, -(-200 // group)))
+        wide = scales.float().repeat_interleave(group, 2)[:, :, :200]
+        assert torch.equal(_four_bits.unpacked(kiln.torch.pack_int4(codes, scales), 200), (codes.float() - 8) * wide)
+        packed = kiln.torch.pack_int4(codes, scales, zeros.to(torch.uint8))
+        offset = zeros.repeat_interleave(group, 2)[:, :, :200]
+        assert torch.equal(_four_bits.unpacked(packed, 200), (codes.float() - offset) * wide)
+    exponents = torch.randint(110, 130, (2, 48, 7), dtype=torch.uint8)
+    values = torch.tensor([*_four_bits.E2M1, *(-x for x in _four_bits.E2M1)])[codes.long()]
+    wide = torch.exp2(exponents.float() - 127).repeat_interleave(32, 2)[:, :, :200]
+    assert torch.equal(_four_bits.unpacked(kiln.torch.pack_mxfp4(codes, exponents), 200), values * wide)
+
+
+def test_mxfp4_of_gpt_oss_has_two_codes_in_a_byte():
+    codes, scales = torch.randint(0, 16, (2, 32, 128), dtype=torch.uint8), torch.full((2, 32, 4), 127, dtype=torch.uint8)
+    blocks = (codes[..., ::2] | codes[..., 1::2] << 4).view(2, 32, 4, 16)
+    assert torch.equal(kiln.torch.pack_mxfp4(blocks, scales).codes, kiln.torch.pack_mxfp4(codes, scales).codes)
+
+
+def test_a_weight_is_quantized_to_the_nearest_codes():
+    w = weight("cpu", 2, 32, 200)
+    w[0, 0, :32] = 0
+    for packed, most in ((kiln.torch.quantize_int4(w, 32), 0.1), (kiln.torch.quantize_mxfp4(w), 0.15)):
+        assert error_of(_four_bits.unpacked(packed, 200), w.double()) < most
+        assert not _four_bits.unpacked(packed, 200)[0, 0, :32].any()
+    exact = torch.tensor([*_four_bits.E2M1, *(-x for x in _four_bits.E2M1)]).repeat(2).expand(1, 16, 32) * 0.25
+    assert torch.equal(_four_bits.unpacked(kiln.torch.quantize_mxfp4(exact), 32), exact)
+
+
+@pytest.mark.parametrize("quantize", [kiln.torch.quantize_mxfp4, kiln.torch.quantize_int4])
+def test_a_layer_takes_packed_weights(quantize, computing):
+    w13, w2 = quantize(weight("cpu", 4, 256, 192)), quantize(weight("cpu", 4, 192, 128))
+    layer = FusedMoE(w13, w2, 2)
+    assert layer.in_features == 192 and "hidden=192, inner=128" in repr(layer)
+    x, logits = torch.randn(5, 192).to(BF16), torch.randn(5, 4)
+    assert layer.explain(x, logits) == ""
+    wide = _four_bits.unpacked(w13, 192), _four_bits.unpacked(w2, 128)
+    expected = expected_of((x, *wide, logits, None, None, 2), {})
+    assert error_of(layer(x, logits), expected) < 4e-3
+    assert names_of(computing) == ["moe_route", "moe_gemm_w4a16", "moe_gemm_w4a16", "moe_combine"]
+    again = FusedMoE(w13, w2, 2)
+    again.load_state_dict(layer.state_dict())
+    moved = again.to(F16)
+    assert moved.w13.dtype == torch.int32 and moved.w13_scale.dtype == w13.scales.dtype
+    assert torch.equal(moved.w13_scale.view(torch.uint8), w13.scales.view(torch.uint8))
+
+
+def test_unfit_weights_of_4_bits_are_refused():
+    w13, w2 = kiln.torch.quantize_int4(weight("cpu", 4, 256, 192)), kiln.torch.quantize_mxfp4(weight("cpu", 4, 192, 128))
+    with pytest.raises(kiln.Error, match="expected both or none, and without fp8"):
+        FusedMoE(w13, weight("cpu", 4, 192, 128), 2)
+    with pytest.raises(kiln.Error, match=r"w2 is \[4, 12, 2, 128\], expected \[4, 12, 3, 128\]"):
+        FusedMoE(kiln.torch.quantize_int4(weight("cpu", 4, 272, 192)), w2, 2)
+    with pytest.raises(kiln.Error, match="w13_scale is not given"):
+        FusedMoE(w13._replace(scales=None), w2, 2)
+    with pytest.raises(kiln.Error, match=r"w2_scale is \[4, 12, 3, 16\], expected \[4, 12, 4, 16\]"):
+        FusedMoE(w13, w2._replace(scales=w2.scales[:, :, :3]), 2)
+    with pytest.raises(kiln.Error, match="w2_zero is given with scales in torch.float8_e8m0fnu"):
+        FusedMoE(w13, w2._replace(zeros=torch.zeros(4, 12, 4, 16, dtype=torch.uint8)), 2)
+    with pytest.raises(kiln.Error, match="codes is .* rows in multiples of 16"):
+        kiln.torch.quantize_int4(weight("cpu", 1, 40, 64))
+    with pytest.raises(kiln.Error, match=r"scales is \[1, 16, 3\], expected \[1, 16\] and one of 2, 1, 1 groups"):
+        kiln.torch.pack_int4(torch.zeros(1, 16, 64, dtype=torch.uint8), torch.ones(1, 16, 3, dtype=BF16))
+    with pytest.raises(kiln.Error, match="group = 16, expected one of 32, 64, 128"):
+        kiln.torch.quantize_int4(weight("cpu", 1, 16, 64), 16)
+    x, logits = torch.randn(3, 192).to(BF16), torch.randn(3, 4)
+    with pytest.raises(kiln.Error, match="w13_zero or w2_zero is given"):
+        wide = weight("cpu", 4, 256, 192), weight("cpu", 4, 192, 128)
+        fused_moe(x, *wide, logits, k=2, w13_zero=torch.zeros(4, 16, 2, 16, dtype=torch.uint8))
 
 
 def test_quantized_squares_need_not_be_whole():

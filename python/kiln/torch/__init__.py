@@ -13,6 +13,7 @@ Operators are for inference: nothing is differentiated. A refused argument raise
 from .._default import service, use_service
 from ._attention import Attention, PagedDecode, RaggedPrefill
 from ._by_length import choosing
+from ._four_bits import FourBits, pack_int4, pack_mxfp4, quantize_int4, quantize_mxfp4
 from ._fused_moe import fused_moe
 from ._gated_delta import GatedDeltaNet, GatedDeltaStates
 from ._generated import operators
@@ -28,6 +29,7 @@ __all__ = [
     *choosing,
     *operators,
     "Attention",
+    "FourBits",
     "FusedMoE",
     "GatedDeltaNet",
     "GatedDeltaStates",
@@ -42,6 +44,10 @@ __all__ = [
     "fused_moe",
     "operator",
     "operators",
+    "pack_int4",
+    "pack_mxfp4",
+    "quantize_int4",
+    "quantize_mxfp4",
     "seal",
     "service",
     "set_mode",

@@ -3,6 +3,7 @@
     route          moe_route, or topk_gate and moe_align; for few tokens and weights in e4m3, moe_route quantises x, too
     first product  moe_gemm: x times w13 of each chosen expert, with bias, activation and gate
     second product moe_gemm: times w2, with bias and routing weight
+                   moe_gemm_w4a16 for both, where the weights have 4 bits
     sum            moe_combine: over the experts of a token, with the shared expert and the residual
 
 All sizes that follow from the routing stay on the device, so a captured graph replays any routing.
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from . import _registry
+from . import _four_bits, _registry
 from ._generated import operators
 from ._linear import ACTIVATIONS
 from ._shapes import of_shape, of_type, refuse
@@ -36,8 +37,8 @@ class Call(NamedTuple):
     """The arguments of fused_moe. T tokens choose k of the experts; E experts are local, with weights here."""
 
     x: Tensor  #: [T, H], in f16 or bf16
-    w13: Tensor  #: [E, 2 I, H]: gate rows, then up rows (`order`); [E, I, H] without a gate
-    w2: Tensor  #: [E, H, I]
+    w13: Tensor  #: [E, 2 I, H]: gate rows, then up rows (`order`); [E, I, H] without a gate; or packed codes of 4 bits
+    w2: Tensor  #: [E, H, I]; or packed codes
     logits: Tensor | None = None  #: [T, experts]: the router's; or weights and ids instead
     weights: Tensor | None = None  #: f32 [T, k]: routing weights
     ids: Tensor | None = None  #: i32 or i64 [T, k]: the experts of a token, all different; any other number is no expert
@@ -56,12 +57,14 @@ class Call(NamedTuple):
     limit: float = 7.0
     bias13: Tensor | None = None  #: [E, 2 I]
     bias2: Tensor | None = None  #: [E, H]
-    w13_scale: Tensor | None = None  #: f32 [E, ceil(2 I / 128), ceil(H / 128)]: with weights in e4m3
-    w2_scale: Tensor | None = None  #: f32 [E, ceil(H / 128), ceil(I / 128)]
+    w13_scale: Tensor | None = None  #: f32 [E, ceil(2 I / 128), ceil(H / 128)]: with weights in e4m3; or FourBits.scales
+    w2_scale: Tensor | None = None  #: f32 [E, ceil(H / 128), ceil(I / 128)]; or FourBits.scales
     shared: Tensor | None = None  #: [T, H]: the result of a shared expert
     shared_gate: Tensor | None = None  #: [T] or [T, 1]: its sigmoid multiplies shared
     residual: Tensor | None = None  #: [T, H]
     weight_on_input: bool = False  #: the routing weight multiplies the first product (Llama 4), not the result
+    w13_zero: Tensor | None = None  #: FourBits.zeros
+    w2_zero: Tensor | None = None
 
 
 def experts_of(m: Call) -> int:
@@ -75,15 +78,25 @@ def count_of(m: Call) -> int:
     return m.k if m.ids is None else m.ids.shape[1]
 
 
-def block_of(pairs: int, experts: int, quantised: bool = False) -> int:
+def four_bits(m: Call) -> bool:
+    """True for packed weights of 4 bits."""
+    return m.w13.dtype == torch.int32
+
+
+def fp8(m: Call) -> bool:
+    return m.w13.dtype == E4M3
+
+
+def block_of(pairs: int, experts: int, dtype: torch.dtype = torch.bfloat16) -> int:
     """Rows of a block of the products, 8 to 128: the rows of nearly every expert where tokens choose evenly.
 
     A second block of an expert reads its weight once more, and an emptier block costs little. The rows of an expert are
-    nearly Poisson distributed, and 2 standard deviations above the mean are enough for 97 of 100. With `quantised` weights
-    blocks of 64 rows serve up to a mean of 127 rows: at 128 the larger blocks were faster by a sixth on an H100.
+    nearly Poisson distributed, and 2 standard deviations above the mean are enough for 97 of 100. With weights in e4m3
+    blocks of 64 rows serve up to a mean of 127 rows: at 128 the larger blocks were faster by a sixth on an H100. With weights
+    of 4 bits no block is larger. `dtype` is the type of the weights.
     """
     mean, block = pairs / experts, 8
-    largest = 64 if quantised and mean < 128 else 128
+    largest = 64 if dtype == torch.int32 or (dtype == E4M3 and mean < 128) else 128
     while block < largest and block < mean + 2 * mean**0.5:
         block *= 2
     return block
@@ -96,8 +109,9 @@ def check(m: Call) -> None:
     """Raises Error for a call that the operator does not describe, whatever the device."""
     if m.x.dim() != 2:
         refuse(f"x is {list(m.x.shape)}, expected [tokens, H]")
-    if m.w13.dim() != 3 or m.w13.shape[0] < 1:
-        refuse(f"w13 is {list(m.w13.shape)}, expected [experts, rows, H]")
+    if m.w13.dim() != (4 if four_bits(m) else 3) or m.w13.shape[0] < 1:
+        wanted = "packed codes [experts, rows / 16, ceil(H / 64), 128]" if four_bits(m) else "[experts, rows, H]"
+        refuse(f"w13 is {list(m.w13.shape)}, expected {wanted}")
     for name, value, allowed in (
         ("score", m.score, SCORES),
         ("order", m.order, ORDERS),
@@ -107,12 +121,13 @@ def check(m: Call) -> None:
             refuse(f"{name} = {value!r}, expected one of {', '.join(allowed)}")
     if m.act == "swigluoai" and not m.gated:
         refuse("act = 'swigluoai' and gated = False, expected gated = True")
-    (tokens, hidden), (experts, rows, _) = m.x.shape, m.w13.shape
+    (tokens, hidden), experts = m.x.shape, m.w13.shape[0]
+    rows = m.w13.shape[1] * (_four_bits.ROWS if four_bits(m) else 1)
     if m.gated and rows % 2:
         refuse(f"w13 has {rows} rows and gated = True, expected an even number: gate rows, then as many up rows")
     inner = rows // 2 if m.gated else rows
-    of_shape(m.w13, "w13", experts, rows, hidden)
-    of_shape(m.w2, "w2", experts, hidden, inner)
+    for name, weight, high, wide in (("w13", m.w13, rows, hidden), ("w2", m.w2, hidden, inner)):
+        of_shape(weight, name, *(_packed_shape(experts, high, wide) if four_bits(m) else (experts, high, wide)))
     of_shape(m.bias13, "bias13", experts, rows)
     of_shape(m.bias2, "bias2", experts, hidden)
     of_shape(m.shared, "shared", tokens, hidden)
@@ -126,7 +141,35 @@ def check(m: Call) -> None:
     _check_routing(m, tokens, experts)
 
 
+def _packed_shape(experts: int, rows: int, columns: int) -> tuple[int, int, int, int]:
+    if rows % _four_bits.ROWS:
+        refuse(f"a packed weight has {rows} rows, expected a multiple of {_four_bits.ROWS}")
+    return experts, rows // _four_bits.ROWS, -(-columns // _four_bits.COLUMNS), _four_bits.WORDS
+
+
+def _check_four_bits(m: Call, rows: int, hidden: int, inner: int) -> None:
+    for name, codes, scales, zeros, high, wide in (
+        ("w13", m.w13, m.w13_scale, m.w13_zero, rows, hidden),
+        ("w2", m.w2, m.w2_scale, m.w2_zero, hidden, inner),
+    ):
+        of_type(torch.int32, **{name: codes})
+        if scales is None or scales.dtype not in (torch.bfloat16, torch.float16, _four_bits.E8M0):
+            given = "not given" if scales is None else scales.dtype
+            refuse(f"{name}_scale is {given}, expected torch.bfloat16, torch.float16 or {_four_bits.E8M0} for packed codes")
+        group = 32 if scales.dtype == _four_bits.E8M0 or scales.dim() != 4 else _four_bits.group_of(codes, scales)
+        shape = (len(codes), high // _four_bits.ROWS, _four_bits.groups_of(wide, group), _four_bits.ROWS)
+        of_shape(scales, f"{name}_scale", *shape)
+        if zeros is not None and scales.dtype == _four_bits.E8M0:
+            refuse(f"{name}_zero is given with scales in {scales.dtype}, expected zeros with int4 alone")
+        of_type(torch.uint8, **{f"{name}_zero": zeros})
+        of_shape(zeros, f"{name}_zero", *shape)
+
+
 def _check_weights(m: Call, rows: int, hidden: int, inner: int) -> None:
+    if four_bits(m):
+        return _check_four_bits(m, rows, hidden, inner)
+    if m.w13_zero is not None or m.w2_zero is not None:
+        refuse(f"w13_zero or w2_zero is given and w13 is {m.w13.dtype}, expected zeros with packed codes of int4 alone")
     of_type(E4M3 if m.w13.dtype == E4M3 else m.x.dtype, w13=m.w13, w2=m.w2)
     if (m.w13_scale is None) != (m.w13.dtype != E4M3) or (m.w2_scale is None) != (m.w13_scale is None):
         given = [name for name in ("w13_scale", "w2_scale") if getattr(m, name) is not None]
@@ -197,7 +240,7 @@ def _route(m: Call, k: int, block: int) -> tuple[Tensor, _Rows, tuple[Tensor, Te
         gate = (m.score, m.correction_bias, m.renormalize, m.groups, m.topk_groups, m.scale)
         if m.logits.shape[0] <= MOST_TOKENS_OF_ROUTE and experts_of(m) * k <= MOST_CHOICES_OF_ROUTE:
             options = (k, block, *gate, m.expert_map, local_only)
-            if m.w13_scale is None:
+            if not fp8(m):
                 weights, _, *rows = _kernels["moe_route"](m.logits, *options)
                 return weights, _Rows(*rows), None
             weights, _, *rows, codes, scales = _kernels["moe_route_quant"](m.logits, m.x, *options)
@@ -206,13 +249,20 @@ def _route(m: Call, k: int, block: int) -> tuple[Tensor, _Rows, tuple[Tensor, Te
     return weights, _Rows(*_kernels["moe_align"](ids, experts_of(m), block, m.expert_map, local_only)), None
 
 
+def _packed(codes: Tensor, scales: Any, rows: _Rows, zeros: Tensor | None) -> tuple[Any, ...]:
+    """Arguments of moe_gemm_w4a16 after its first, up to `group`."""
+    return codes, scales, *rows.blocks(), zeros, _four_bits.codes_of(scales), _four_bits.group_of(codes, scales)
+
+
 def _up(
     m: Call, quantised: tuple[Tensor, Tensor] | None, weights: Tensor, rows: _Rows, k: int, block: int
 ) -> tuple[Tensor, Tensor | None]:
     """The first product [T * k, I], with its scales in e4m3. `quantised` is x in e4m3 with its scales, if they are made."""
     weighted = (weights, "product") if m.weight_on_input else (None, "none")
     epilogue = (*rows.blocks(), k, block, m.bias13, weighted[0], m.act, m.gated, m.order, weighted[1], m.alpha, m.limit)
-    if m.w13_scale is None:
+    if four_bits(m):
+        return _kernels["moe_gemm_w4a16"](m.x, *_packed(m.w13, m.w13_scale, rows, m.w13_zero), *epilogue[3:]), None
+    if not fp8(m):
         return _kernels["moe_gemm"](m.x, m.w13, *epilogue), None
     codes, scales = quantised or _kernels["fp8_quant_group"](m.x, GROUP)
     return _kernels["moe_gemm_fp8_quant"](codes, m.w13, scales, m.w13_scale, *epilogue)
@@ -222,6 +272,8 @@ def _down(m: Call, h: Tensor, scales: Tensor | None, weights: Tensor, rows: _Row
     """The second product [T * k, H]. It loads w2 early, because the launch before is the first product."""
     weighted = (None, "none") if m.weight_on_input else (weights.reshape(-1, 1), "result")
     epilogue = (*rows.blocks(), 1, block, m.bias2, weighted[0], "none", False, "gate_first", weighted[1])
+    if four_bits(m):
+        return _kernels["moe_gemm_w4a16"](h, *_packed(m.w2, m.w2_scale, rows, m.w2_zero), *epilogue[3:], early_b=True)
     if scales is None:
         return _kernels["moe_gemm"](h, m.w2, *epilogue, early_b=True)
     return _kernels["moe_gemm_fp8"](h, m.w2, scales, m.w2_scale, *epilogue, early_b=True, out_dtype=m.x.dtype)
@@ -234,7 +286,7 @@ def _launch(*arguments: Any, **named: Any) -> Tensor:
     (tokens, hidden), k = m.x.shape, count_of(m)
     if not tokens:
         return _shape(*m)
-    block = block_of(tokens * k, experts_of(m), m.w13_scale is not None)
+    block = block_of(tokens * k, experts_of(m), m.w13.dtype)
     weights, rows, quantised = _route(m, k, block)
     h, scales = _up(m, quantised, weights, rows, k, block)
     y = _down(m, h, scales, weights, rows, block)

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import _linear
+from . import _four_bits, _linear
+from ._four_bits import FourBits
 from ._fused_moe import E4M3, GROUP, Call, check, fused_moe
 from ._linear import ACTIVATIONS, DTYPES, _parameter
 from ._shapes import refuse
@@ -30,6 +31,8 @@ EXPERT_LAYERS = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
 
 def misfit(w13: Tensor, w2: Tensor) -> str:
     """Why the operator cannot multiply by these weights, whatever a call is; empty when it can."""
+    if w13.dtype == torch.int32:
+        return _unfit_codes(w13=w13, w2=w2)
     if w13.dtype not in (*DTYPES, E4M3):
         return f"the weights are {w13.dtype}, expected torch.float16, torch.bfloat16 or {E4M3}"
     multiple = GROUP if w13.dtype == E4M3 else 8
@@ -40,6 +43,16 @@ def misfit(w13: Tensor, w2: Tensor) -> str:
         if weight.stride(2) != 1 or any(stride % multiple for stride in weight.stride()[:2]):
             return f"{name} has strides {list(weight.stride())}, expected contiguous rows at multiples of {multiple} elements"
         if not torch.compiler.is_compiling() and weight.data_ptr() % 16:  # torch.compile cannot trace an address
+            return f"{name} begins at an address that is no multiple of 16 bytes"
+    return ""
+
+
+def _unfit_codes(**weights: Tensor) -> str:
+    """Why the operator cannot multiply by packed codes; empty when it can."""
+    for name, codes in weights.items():
+        if not codes.is_contiguous():
+            return f"{name} has strides {list(codes.stride())}, expected contiguous codes"
+        if not torch.compiler.is_compiling() and codes.data_ptr() % 16:
             return f"{name} begins at an address that is no multiple of 16 bytes"
     return ""
 
@@ -116,18 +129,18 @@ def _activated(m: Call, y: Tensor) -> Tensor:
 
 def _expert(m: Call, expert: int, x: Tensor, weight: Tensor) -> Tensor:
     """The result of one expert for rows of x, times their routing weights."""
-    y = F.linear(x, _weight(m.w13, m.w13_scale, expert, x.dtype))
+    y = F.linear(x, _weight(m.w13, m.w13_scale, m.w13_zero, expert, x))
     if m.weight_on_input:
         y = (y * weight).to(x.dtype)
     h = _activated(m, y if m.bias13 is None else y + m.bias13[expert])
-    y = F.linear(h, _weight(m.w2, m.w2_scale, expert, x.dtype), None if m.bias2 is None else m.bias2[expert])
+    y = F.linear(h, _weight(m.w2, m.w2_scale, m.w2_zero, expert, h), None if m.bias2 is None else m.bias2[expert])
     return y.to(weight.dtype) if m.weight_on_input else y * weight
 
 
 def plain(m: Call) -> Tensor:
     """The result of fused_moe in plain torch, which rounds after each step and sums over experts in f32.
 
-    Weights in e4m3 are multiplied in x's type, and neither x nor the activations are quantised.
+    Weights in e4m3 and of 4 bits are multiplied in x's type, and neither x nor the activations are quantised.
 
     A compiled call computes every expert for every token: the number of rows of an expert is not known while tracing.
     """
@@ -166,13 +179,15 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
     return codes, torch.stack(scales)
 
 
-def _weight(weights: Tensor, scales: Tensor | None, expert: int, dtype: torch.dtype) -> Tensor:
-    """The weight of one expert, in a type that torch multiplies."""
-    weight = weights[expert]
+def _weight(weights: Tensor, scales: Tensor | None, zeros: Tensor | None, expert: int, x: Tensor) -> Tensor:
+    """The weight of one expert, in x's type."""
     if scales is None:
-        return weight
-    factors = scales[expert].repeat_interleave(GROUP, 0).repeat_interleave(GROUP, 1)
-    return (weight.float() * factors[: weight.shape[0], : weight.shape[1]]).to(dtype)
+        return weights[expert]
+    if weights.dtype == torch.int32:
+        one = FourBits(weights[expert, None], scales[expert, None], None if zeros is None else zeros[expert, None])
+        return _four_bits.unpacked(one, x.shape[-1])[0].to(x.dtype)
+    weight, factors = weights[expert], scales[expert].repeat_interleave(GROUP, 0).repeat_interleave(GROUP, 1)
+    return (weight.float() * factors[: weight.shape[0], : weight.shape[1]]).to(x.dtype)
 
 
 # ---- the module
@@ -201,15 +216,18 @@ class FusedMoE(nn.Module):
     `fp8` stores weights in e4m3, with a scale for each 128 x 128 elements; x and the activations are then quantised
     for each 128 elements of a row.
 
-    The operator runs in f16 and bf16, on a GPU of compute capability 8.0 or later (8.9 with fp8), with H and I that are
-    multiples of 8 (128 with fp8), and differentiates nothing. Every other call gives the same in plain torch, and
+    w13 and w2 may be packed weights of 4 bits: FourBits of quantize_mxfp4() or quantize_int4(), or of pack_mxfp4() or
+    pack_int4() for the codes of a checkpoint. x and the activations stay in 16 bits.
+
+    The operator runs in f16 and bf16, on a GPU of compute capability 8.0 or later (8.9 with fp8), and differentiates nothing.
+    H and I must be multiples of 8, of 128 with fp8, and of 16 with 4 bits. Every other call gives the same in plain torch, and
     explain() says why.
     """
 
     def __init__(
         self,
-        w13: Tensor,
-        w2: Tensor,
+        w13: Tensor | FourBits,
+        w2: Tensor | FourBits,
         k: int,
         *,
         bias13: Tensor | None = None,
@@ -234,11 +252,15 @@ class FusedMoE(nn.Module):
         fp8: bool = False,
     ) -> None:
         super().__init__()
+        extra: dict[str, Tensor | None] = {"w13_scale": None, "w2_scale": None, "w13_zero": None, "w2_zero": None}
+        if isinstance(w13, FourBits) and isinstance(w2, FourBits) and not fp8:
+            (w13, extra["w13_scale"], extra["w13_zero"]), (w2, extra["w2_scale"], extra["w2_zero"]) = w13, w2
+        if isinstance(w13, FourBits) or isinstance(w2, FourBits):
+            refuse("w13 or w2 is FourBits, expected both or none, and without fp8")
         if local is not None:
             expert_map = _map_of(local, experts, expert_map, w13)
-        scales: dict[str, Tensor | None] = {"w13_scale": None, "w2_scale": None}
         if fp8:
-            (w13, scales["w13_scale"]), (w2, scales["w2_scale"]) = quantize(w13.detach()), quantize(w2.detach())
+            (w13, extra["w13_scale"]), (w2, extra["w2_scale"]) = quantize(w13.detach()), quantize(w2.detach())
         self.k = k
         #: the options of fused_moe that are no tensors
         self.options: dict[str, Any] = {
@@ -258,13 +280,13 @@ class FusedMoE(nn.Module):
         self.register_parameter("bias13", _parameter(bias13))
         self.register_parameter("bias2", _parameter(bias2))
         self.register_buffer("correction_bias", None if correction_bias is None else correction_bias.detach().float())
-        self.register_buffer("w13_scale", scales["w13_scale"])
-        self.register_buffer("w2_scale", scales["w2_scale"])
+        for name, tensor in extra.items():
+            self.register_buffer(name, tensor)
         self.register_buffer("expert_map", expert_map, persistent=False)
         self.shared, self.shared_gate = shared, shared_gate
         check(
             self._call(
-                w13.new_empty(0, w2.shape[-2], dtype=self._given_type()), w13.new_empty(0, self._experts(), dtype=torch.float32)
+                w13.new_empty(0, self.in_features, dtype=self._given_type()), w13.new_empty(0, self._experts(), dtype=torch.float32)
             )
         )
         too_old(w13)
@@ -297,8 +319,10 @@ class FusedMoE(nn.Module):
 
     def _given_type(self) -> torch.dtype:
         """A type that x may have."""
-        if self.w13.dtype != E4M3:
+        if self.w13.dtype not in (E4M3, torch.int32):
             return self.w13.dtype
+        if self.w13_scale is not None and self.w13_scale.dtype == torch.float16:
+            return torch.float16
         return torch.bfloat16 if self.bias13 is None else self.bias13.dtype
 
     def _experts(self) -> int:
@@ -321,7 +345,7 @@ class FusedMoE(nn.Module):
 
     @property
     def in_features(self) -> int:
-        return self.w2.shape[1]
+        return self.w2.shape[1] * (_four_bits.ROWS if self.w2.dtype == torch.int32 else 1)
 
     def _call(self, x: Tensor, logits: Tensor | None, residual: Tensor | None = None, weights: Any = None, ids: Any = None) -> Call:
         """The call of fused_moe for rows. The shared expert is not run."""
@@ -340,6 +364,8 @@ class FusedMoE(nn.Module):
             w13_scale=self.w13_scale,
             w2_scale=self.w2_scale,
             residual=residual,
+            w13_zero=self.w13_zero,
+            w2_zero=self.w2_zero,
             **self.options,
         )
 
@@ -373,9 +399,11 @@ class FusedMoE(nn.Module):
         return (plain(call) if refusal(call) else fused_moe(*call)).view(x.shape)
 
     def extra_repr(self) -> str:
-        experts, hidden, inner = self.w2.shape
+        rows = self.w13.shape[1] * (_four_bits.ROWS if self.w13.dtype == torch.int32 else 1)
+        inner = rows // 2 if self.options["gated"] else rows
+        dtype = _four_bits.codes_of(self.w13_scale) if self.w13.dtype == torch.int32 else self.w13.dtype
         return (
-            f"experts={experts} of {self._experts()}, k={self.k}, hidden={hidden}, inner={inner}, dtype={self.w13.dtype}, "
+            f"experts={len(self.w2)} of {self._experts()}, k={self.k}, hidden={self.in_features}, inner={inner}, dtype={dtype}, "
             + ", ".join(f"{name}={value}" for name, value in self.options.items())
         )
 
