@@ -121,7 +121,7 @@ def test_a_captured_graph_plans_with_the_lengths_of_its_replay():
 
 def kernels_of_this_device():
     hopper = torch.cuda.get_device_capability() == (9, 0)
-    return ("attn_decode_paged", "attn_prefill") + (("attn_sm90", "mla_decode") if hopper else ())
+    return ("attn_decode_paged", "attn_prefill") + (("attn_sm90", "attn_sm90_e4m3", "mla_decode") if hopper else ())
 
 
 def faults():
@@ -245,7 +245,7 @@ def test_a_launch_without_any_plan_gives_zeros_and_a_fault():
 
 
 @pytest.mark.parametrize("captured", [False, True])
-@pytest.mark.parametrize("template", ["attn_decode_paged", "attn_prefill", "attn_sm90", "mla_decode"])
+@pytest.mark.parametrize("template", ["attn_decode_paged", "attn_prefill", "attn_sm90", "attn_sm90_e4m3", "mla_decode"])
 def test_a_plan_for_fewer_workers_is_not_read_beyond_its_end(template, captured):
     """The plan lies at the end of what is mapped. A launch that read where its own workers' words would be could not go on."""
     if template not in kernels_of_this_device():
@@ -256,12 +256,16 @@ def test_a_plan_for_fewer_workers_is_not_read_beyond_its_end(template, captured)
     if template == "mla_decode":
         tensors = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in ((9, 32, 576), (64, PAGE, 1, 576))]
 
+    codes = {"q_dtype": torch.float8_e4m3fn, "kv_dtype": torch.float8_e4m3fn} if template == "attn_sm90_e4m3" else {}
+    if codes:
+        tensors = [tensor.to(torch.float8_e4m3fn) for tensor in tensors]
+
     def module(**more):
         if template == "mla_decode":
             return LatentDecode(heads=32, page_size=PAGE, max_requests=9, sm_scale=0.07, **more)
         if template == "attn_decode_paged":
             return decode(9, **more)
-        return prefill(9, 9, page_size=PAGE, template=template, **more)
+        return prefill(9, 9, page_size=PAGE, template=template, **codes, **more)
 
     def planned(one):
         lengths = {"kv_indptr": [3 * i for i in range(10)], "kv_len": [40] * 9}
