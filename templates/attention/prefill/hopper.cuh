@@ -10,9 +10,6 @@
 //
 // q, k and v are of T, as o is, or of e4m3. wgmma takes e4m3 only with rows along k, and rows of v are not. So codes of v come
 // into a ring of their own, from where a fourth warpgroup widens them to f16, which is exact.
-//
-// Where a tile of e4m3 has at most 64 rows, as a few tokens have, the computing warpgroups take turns at its kv blocks. One
-// alone would take longer for a kv block than its codes take from memory.
 #pragma once
 #include "attention/kv_tile.cuh"
 #include "attention/logits.cuh"
@@ -59,7 +56,6 @@ template <int STAGES, typename Tiles>
 struct NarrowRing<STAGES, Tiles, true> {
   Ring<STAGES> ring;
   Tiles tiles;
-  SoftmaxRow half[64];  // of the second warpgroup, where both have the same rows
 };
 
 template <typename T, typename KV, int D, int DV, int TILE_KV, int STAGES, typename Tiles>
@@ -233,8 +229,7 @@ __device__ __forceinline__ void attention_on_hopper(
   extern __shared__ __align__(1024) u8 bytes[];
   using Shared = AttentionShared<T, KV, D, DV, TILE_KV, STAGES, Tiles>;
   static_assert(sizeof(Shared) <= sizeof(Shared::q) + sizeof(Shared::k) + sizeof(Shared::v) +
-                                      (Shared::WIDENS ? STAGES * TILE_KV * 128 * Load::V_PANELS + 512 : 0) +
-                                      1024,
+                                      (Shared::WIDENS ? STAGES * TILE_KV * 128 * Load::V_PANELS : 0) + 1024,
                 "SMEM of the manifest must have room for it");
   constexpr bool WIDENS = Shared::WIDENS;
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
@@ -290,13 +285,8 @@ __device__ __forceinline__ void attention_on_hopper(
   LogitTransform<SOFT_CAP, false> transform(softmax_scale(sm_scale, D), soft_cap);
   Tiles& tiles = shared.tiles;
   RingPlace k_at, v_at;
-  bool halves = false;
   const auto release = [&](auto& ring, RingPlace& at) {
     if (lane == 0) ring.release(at.stage);
-    if (halves) {
-      if (lane == 0) ring.release(at.stage);
-      ring.next(at);
-    }
     ring.next(at);
   };
   while (true) {
@@ -305,14 +295,8 @@ __device__ __forceinline__ void attention_on_hopper(
     sync_threads(BOTH, 256);
     if (!tiles.any()) return;
     const AttentionItem item = tiles.now;
-    const i32 rows = item.qo_len * GROUP, ahead = item.kv_len - item.qo_len;
-    // With two stages each warpgroup has a stage of its own when they take turns. It releases the stage for the other, too.
-    if constexpr (WIDENS) halves = STAGES == 2 && item.first_row + 64 >= rows;
-    i32 first_row = item.first_row + (halves ? warp % 4 : warp) * 16;
-    const i32 kv_begin = item.kv_begin + (halves ? group * TILE_KV : 0),
-              kv_step = halves ? 2 * TILE_KV : TILE_KV;
-    const RingPlace begin = k_at;
-    if (halves) k_at = v_at = further<STAGES>(begin, group);
+    const i32 first_row = item.first_row + warp * 16, rows = item.qo_len * GROUP,
+              ahead = item.kv_len - item.qo_len;
     if constexpr (WIDENS) {
       const f32 unit = load_scale<KV>(scales.q, scales.stride, item.kv_head) *
                        load_scale<KV>(scales.k, scales.stride, item.kv_head);
@@ -370,7 +354,7 @@ __device__ __forceinline__ void attention_on_hopper(
       return own.outgrown(scale);
     };
 
-    if (!halves && item.first_row + group * 64 >= rows) {
+    if (item.first_row + group * 64 >= rows) {
       // Few tokens of a request leave this warpgroup without rows. One lane of each warp lets the loader go on: others could
       // look at a stage only after it was filled again.
       for (i32 kv = item.kv_begin; kv < item.kv_end; kv += TILE_KV) {
@@ -379,17 +363,17 @@ __device__ __forceinline__ void attention_on_hopper(
         if (lane == 0) shared.v_ring.wait(v_at);
         release(shared.v_ring, v_at);
       }
-    } else if (kv_begin < item.kv_end) {
+    } else if (item.kv_begin < item.kv_end) {
       // The first kv block has no product with v beside it.
       f32 factor[2];
       multiply_k();
       wgmma_wait<0>();
       release(shared.k_ring, k_at);
-      if (make_logits(kv_begin)) own.raise_shifts(factor);  // the sums are 0
+      if (make_logits(item.kv_begin)) own.raise_shifts(factor);  // the sums are 0
       own.weigh(scale);
       own.pack_weights();
 #pragma unroll 1
-      for (i32 kv = kv_begin + kv_step; kv < item.kv_end; kv += kv_step) {
+      for (i32 kv = item.kv_begin + TILE_KV; kv < item.kv_end; kv += TILE_KV) {
         multiply_k();
         multiply_v(TILE_KV);
         wgmma_wait<1>();  // for the product with k; the product with v may go on
@@ -411,7 +395,6 @@ __device__ __forceinline__ void attention_on_hopper(
       wgmma_results(own.sums);
       release(shared.v_ring, v_at);
     }
-    if (halves) k_at = v_at = further<STAGES>(begin, (item.kv_end - item.kv_begin + TILE_KV - 1) / TILE_KV);
     if (tiles.let_next_in()) pdl_launch_dependents();
 
     Tile tile;
@@ -421,21 +404,6 @@ __device__ __forceinline__ void attention_on_hopper(
     tile.row[0][0] = own.row[0];
     tile.row[0][1] = own.row[1];
     tile.finish();
-    if constexpr (WIDENS) {
-      if (halves) {
-        sync_threads(BOTH,
-                     256);  // both warpgroups have read q, whose memory is large enough for the sums of one
-        if (group == 1) tile.give(shared.narrow.half, reinterpret_cast<f32*>(shared.q));
-        sync_threads(BOTH, 256);
-        if (group == 0) {
-          tile.join(shared.narrow.half, reinterpret_cast<const f32*>(shared.q));
-        } else {
-          if (item.whole()) continue;
-          first_row += 64;  // it has no row of the tile any more
-          tile.clear();
-        }
-      }
-    }
 
     // Results go through the warp's part of the memory of q. The barrier says that the whole warpgroup has read q.
     sync_threads(OWN + group, 128);

@@ -226,31 +226,6 @@ struct AttentionTile {
     }
   }
 
-  // Where two warpgroups have the same rows, and parts of the kv tokens: one gives its sums to shared memory, and the other
-  // joins them with its own. `rows` are its 64 rows, and `sums` the elements of o of its 128 threads. Call them after finish().
-  __device__ __forceinline__ void give(SoftmaxRow* rows, f32* sums) const {
-    const int thread = fresh(threadIdx.x) % 128, own = thread / 32 * 16 + thread % 32 / 4;
-    if (thread % 4 == 0) rows[own] = row[0][0], rows[own + 8] = row[0][1];
-#pragma unroll
-    for (int i = 0; i < NV * 4; ++i) sums[i * 128 + thread] = o[0][i / 4][i % 4];
-  }
-  __device__ __forceinline__ void join(const SoftmaxRow* rows, const f32* sums) {
-    const int thread = fresh(threadIdx.x) % 128, own = thread / 32 * 16 + thread % 32 / 4;
-    f32 factor[2], other[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      SoftmaxRow more = rows[own + h * 8];
-      factor[h] = row[0][h].rescale(more.shift);
-      other[h] = more.rescale(row[0][h].shift);
-      row[0][h].sum += more.sum;
-    }
-#pragma unroll
-    for (int i = 0; i < NV * 4; ++i) {
-      f32& x = o[0][i / 4][i % 4];
-      x = x * factor[i % 4 / 2] + sums[i * 128 + thread] * other[i % 4 / 2];
-    }
-  }
-
   // Adds the sink of each row to its sum: add(row, r) adds that of row r, as SoftmaxRow::add() does. Call it between finish()
   // and stage().
   template <typename Add>

@@ -11,13 +11,6 @@ struct RingPlace {
   u32 parity = 0;  // of the round through the ring
 };
 
-// The place that is `stages` stages after `at`.
-template <int STAGES>
-__device__ __forceinline__ RingPlace further(const RingPlace& at, int stages) {
-  const int stage = at.stage + stages;
-  return {stage % STAGES, at.parity ^ (stage / STAGES & 1)};
-}
-
 // The barriers of a ring. They lie in shared memory.
 template <int STAGES>
 struct Ring {
