@@ -30,10 +30,12 @@ struct PackedShape {
   // A stage has the tokens of SPLIT tiles of K, then the tiles of each warp.
   static constexpr int stage_bytes = SPLIT * token_bytes + WARPS * TILES * tile_bytes;
   static constexpr int pitch = rows + 4;  // of the sums of a token
+  // The blocks that an SM must have registers for; 0: the compiler decides. With many sums it decides for three, and spills.
+  static constexpr int blocks = BLOCK * TILES >= 128 ? 256 / threads : 0;
 };
 
 template <typename T, typename OUT, int N, int K, int E, typename Shape, typename Finish, bool EARLY_B>
-__global__ void __launch_bounds__(Shape::threads)
+__global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     moe_gemm_w4a16(OUT* d, const T* a, const i32* b, const i32* expert_ids, const i32* sorted_token_ids,
                    const i32* num_tokens_post_padded, i32 rows, i32 k, i32 /*capacity*/, i64 stride_d,
                    i64 stride_a, const typename Shape::Scale* scale_b, const u8* zero_b,
@@ -96,9 +98,12 @@ __global__ void __launch_bounds__(Shape::threads)
       }
     };
 
-    // The chunks of 8 elements of tokens that this thread copies: the same chunk of some rows.
+    // The chunks of 8 elements of tokens that this thread copies: the same chunk of some rows. With a warp for each part of K, a
+    // warp copies what it multiplies, and waits for no other warp.
+    constexpr bool ALONE = SPLIT == Shape::warps;
     constexpr int CHUNKS = SPLIT * PACKED_K / 8, COPIES = BLOCK * CHUNKS / Shape::threads;
-    const int chunk = threadIdx.x % CHUNKS, first_row = threadIdx.x / CHUNKS;
+    const int chunk = ALONE ? warp * 8 + lane % 8 : threadIdx.x % CHUNKS;
+    const int first_row = ALONE ? lane / 8 : threadIdx.x / CHUNKS;
     const auto token_at = [&](int row,
                               int chunk) {  // odd rows begin with their second half: no conflicts of banks
       return row * (PACKED_K * 2) + ((chunk ^ (row % 2 * 4)) * 16);
@@ -136,7 +141,11 @@ __global__ void __launch_bounds__(Shape::threads)
 #pragma unroll 1
     for (int step = 0; step < STEPS; ++step) {
       copy_async_wait<STAGES - 2>();
-      __syncthreads();
+      if constexpr (ALONE) {
+        __syncwarp();
+      } else {
+        __syncthreads();
+      }
       if (step + STAGES - 1 < STEPS) {
         fill_tiles(step + STAGES - 1);
         fill_tokens(step + STAGES - 1);
