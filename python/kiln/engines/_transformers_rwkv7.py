@@ -64,7 +64,7 @@ def unlike_channel_mix(mixer: Any) -> str:
 def unlike_activation(mixer: Any) -> str:
     """Why a product's epilogue cannot stand for the activation of a channel mix; empty when it can."""
     known = sys.modules[type(mixer).__module__].ACT2FN["sqrelu"]  # type: ignore[attr-defined]
-    return "" if mixer.act_fn is known else "its activation is not sqrelu"
+    return "" if mixer.act_fn == known else "its activation is not sqrelu"
 
 
 def _without_memory(weight: Tensor) -> str:
