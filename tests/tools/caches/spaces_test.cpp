@@ -66,6 +66,13 @@ TEST_F(CacheSpaces, ASpaceWithoutBlobsIsNamed) {
   EXPECT_NE(done.err.find("did you mean 'triton'"), std::string::npos) << done.err;
 }
 
+TEST_F(CacheSpaces, WhyListsWhatItKnowsWhenANameIsUnknown) {
+  const Finished done = kiln({"caches", "why", "tritan"});
+  EXPECT_EQ(done.status, 2);
+  for (const std::string text : {"did you mean 'triton'", "spaces with blobs: ", "inductor", "flashinfer"})
+    EXPECT_NE(done.err.find(text), std::string::npos) << done.err;
+}
+
 TEST_F(CacheSpaces, ALayersBlobIsListedOnce) {
   put({"triton", "v1", "a"}, std::string(10'000, 'x'), path("layer"));
   put({"triton", "v1", "layered"}, "l", path("layer"));

@@ -102,9 +102,9 @@ std::vector<StoredEntry> probe_entries(const runtime::Config& config, const std:
   try {
     const StoreView view = view_store(config);
     if (view.store) entries = read_entries(*view.store, &damaged);
-    out.push_back({"directory", Status::ok,
-                   directory + (view.store ? ", " + counted(entries.size(), "entry", "entries")
-                                           : ", nothing cached yet")});
+    out.push_back(
+        {"directory", Status::ok,
+         directory + (view.store ? ", " + counted(entries.size(), "kernel") : ", nothing cached yet")});
     if (!damaged.empty())
       out.push_back({"entries", Status::warning,
                      counted(damaged.size(), "entry is", "entries are") + " damaged",

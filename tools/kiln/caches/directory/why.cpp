@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.hpp"
 #include "base/wire.hpp"
 #include "kiln/error.hpp"
 #include "tools/kiln/caches/directory/target.hpp"
@@ -93,7 +94,8 @@ int print_answer(const Context& context, const Target& target, const Answer& ans
   print_paragraph("A restore of " + text_of(target) + " finds nothing: " + answer.reason + '.');
   if (!answer.nearest) {
     if (answer.files == 0)
-      print_paragraph("It was never captured here under the name '" + target.record.key + "'.");
+      print_paragraph("It was never captured here under the name '" + target.record.key +
+                      "'. 'kiln caches capture' after a run stores it.");
     return kPartly;
   }
   Table table({{"FACT"}, {"RECORDED", Table::Fit::flexible}, {"NOW", Table::Fit::flexible}});
@@ -123,6 +125,24 @@ int print_space(const Context& context, const BlobScan& scan, const std::string&
   return exit_of(scan);
 }
 
+/// Throws Error(invalid_argument) that lists the names which are known.
+[[noreturn]] void throw_unknown(const std::string& name, const BlobScan& scan) {
+  std::set<std::string> spaces, profiles, known;
+  for (const StoredBlob& blob : scan.blobs)
+    (blob.space == kDirectories ? known : spaces).insert(blob.space == kDirectories ? blob.key : blob.space);
+  for (const Profile& profile : all_profiles()) profiles.insert(profile.name);
+  known.insert(spaces.begin(), spaces.end());
+  known.insert(profiles.begin(), profiles.end());
+  const auto list = [](const std::set<std::string>& names) {
+    return names.empty() ? "none" : base::join({names.begin(), names.end()}, ", ");
+  };
+  throw Error(Errc::invalid_argument,
+              "no space with blobs, no captured directory and no profile has the name '" + name + "'" +
+                  base::did_you_mean(name, {known.begin(), known.end()}) +
+                  "; a directory is written with a '/', as in ./" + name +
+                  " (spaces with blobs: " + list(spaces) + "; profiles: " + list(profiles) + ')');
+}
+
 int why(Context& context, TargetArguments& arguments) {
   const runtime::Config config = context.config();
   if (arguments.what.find('/') == std::string::npos && arguments.to.empty() &&
@@ -132,6 +152,7 @@ int why(Context& context, TargetArguments& arguments) {
       if (blob.space == arguments.what) return print_space(context, scan, arguments.what);
     for (const StoredBlob& blob : scan.blobs)
       arguments.is_captured |= blob.space == kDirectories && blob.key == arguments.what;
+    if (!arguments.is_captured) throw_unknown(arguments.what, scan);
   }
   const Target target = target_of(arguments, context);
   return print_answer(context, target, answer_of(target, config));
