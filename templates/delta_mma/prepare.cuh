@@ -29,6 +29,8 @@ template <typename T, typename G, typename B, int K, int V, Gate GATE, GateInput
           BetaInput BETA_INPUT, bool L2NORM>
 class DeltaMmaPreparation {
   static constexpr bool KEYS = GATE == Gate::key;
+  // How often norms() unrolls its loop. Unrolled in full, it keeps all rows in registers for multiply(), which spilled.
+  static constexpr int PARTS_TOGETHER = GATE == Gate::none ? K / 64 : K / 32;
 
  public:
   using Stage = DeltaMmaStage<T, K, KEYS>;
@@ -197,7 +199,7 @@ class DeltaMmaPreparation {
   __device__ __forceinline__ void norms(const Stage& stage, f32 (&q_norm)[2], f32 (&k_norm)[2]) const {
     const int lane = threadIdx.x % 32, g = lane / 4;
     f32 squares[2][2] = {};
-#pragma unroll
+#pragma unroll PARTS_TOGETHER
     for (int i = 0; i < K / 32; ++i) {
       const int part = lane % 4 + i * 4;
 #pragma unroll
@@ -254,7 +256,7 @@ class DeltaMmaPreparation {
   // of each 64. Returns true, in all lanes, if no factor of multiply_keys<true>() leaves the range in which T is precise.
   __device__ __forceinline__ bool sum_gates_of_keys(Stage& stage) {
     constexpr f32 RANGE = same<T, f16> ? 8.0f : 40.0f;
-    constexpr int TOGETHER = GATE_INPUT == GateInput::softplus ? 4 : DPLR_TOKENS;  // tokens in the code
+    constexpr int TOGETHER = GATE_INPUT == GateInput::log_decay ? DPLR_TOKENS : 2;  // tokens in the code
     bool mild = true;
     f32 rate = 1.0f;
     if (GATE_INPUT != GateInput::log_decay && in_.a_log) rate = expf(load_one(in_.a_log + head_));
