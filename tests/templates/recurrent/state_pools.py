@@ -440,7 +440,7 @@ def bench():
             b * hv * V * 2 + states,
             make,
             launches,
-            bar=0.7 if v_first and state == "bf16" else 0.9 if b * hv >= 8192 else 0.83,
+            bar=0.9,
         )
     for tokens, state in itertools.product((2, 4), ("f32", "bf16")):
         b, hv, K = 64, 32, 128
@@ -503,5 +503,5 @@ def bench():
                 )
                 for label, run in runs.items()
             },
-            bar=0.75 if v_first and state == "bf16" else 0.9,
+            bar=0.9,
         )
