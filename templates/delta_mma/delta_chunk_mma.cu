@@ -41,14 +41,15 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
   }
   pdl_wait();
   __syncthreads();
-  const ChunkSequences in{cu_seqlens, state_indices, has_initial_state, tokens, sequences, value_heads};
+  const ChunkSequences in{cu_seqlens,  state_indices, has_initial_state, tokens, sequences,
+                          value_heads, nullptr};
 
   if (warp >= WALKERS) {
     const int own = warp - WALKERS;
     DeltaMmaPreparation<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(
         shared.scratch[own], {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads,
                               value_heads, scale, lower_bound});
-    DplrChunks<SLICES, POOL> chunks(in, own);
+    DplrChunks<SLICES, POOL, false> chunks(in, own);
 #pragma unroll 1
     for (int chunk = own; chunks.any(); chunk += PREPARERS, chunks.skip(PREPARERS)) {
       const int stage = chunk % STAGES, turn = chunk / STAGES;
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
     DeltaMmaWalk<T, K, KEYS> walk;
     int stage = 0;
     u32 parity = 0;
-    ChunkItems<SLICES, POOL, false> items(in, blockIdx.x, gridDim.x);
+    ChunkItems<SLICES, POOL, false, false> items(in, blockIdx.x, gridDim.x);
 #pragma unroll 1
     for (; items.any(); items.next()) {
       const ChunkItem item = items.now();

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
     DplrPreparation<T, W, K, V, FORM> preparation(
         shared.scratch[own], {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v},
         heads, scale);
-    DplrChunks<SLICES, POOL> chunks(in, own);
+    DplrChunks<SLICES, POOL, true> chunks(in, own);
 #pragma unroll 1
     for (int chunk = own; chunks.any(); chunk += PREPARERS, chunks.skip(PREPARERS)) {
       const int stage = chunk % STAGES, turn = chunk / STAGES;
