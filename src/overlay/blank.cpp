@@ -25,7 +25,11 @@ void blank_body(std::string& text, const Declaration& d, std::string_view end) {
   for (const Token& token : tokens_of(head))
     if (token.is("__host__")) marks.push_back(static_cast<std::size_t>(token.text.data() - text.data()));
   blank(text, d.body_begin, d.end);
-  text.replace(d.body_begin, end.size(), end);
+  text[d.body_begin] = end.front();
+  if (end.size() > 1) {  // a '}', which must not take the place of a line end
+    const bool blank_follows = text[d.body_begin + 1] == ' ';
+    text[blank_follows ? d.body_begin + 1 : d.end - 1] = end.back();
+  }
   for (const std::size_t at : marks) text.replace(at, 8, 8, ' ');
 }
 

@@ -150,6 +150,14 @@ TEST(SafeCut, AVirtualFunctionKeepsAnEmptyBody) {
           rest + "P::~P() {}\nint P::size() const {}\n" + kernel);
 }
 
+TEST(SafeCut, AnEmptyBodyTakesThePlaceOfNoLineEnd) {
+  const std::string head = "struct P {\nvirtual void dump()\n{\n";
+  const std::string rest = "}\nint n;\n};\n__global__ void kernel(P* p) { p->n = 1; }\n";
+  const std::string text = head + "throw 1;\n" + rest;
+  EXPECT_EQ(cut_host_code({text}, {{"kernel"}, {}, {}}).texts,
+            std::vector<std::string>{head + "        \n" + rest});
+}
+
 TEST(SafeCut, OneDeclarationMayDeclareSeveralNames) {
   for (const std::string text : {
            "const int N(4), M = 8;\n__device__ int f() { return M; }\n",
