@@ -49,18 +49,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
     DeltaMmaPreparation<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(
         shared.scratch[own], {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads,
                               value_heads, scale, lower_bound});
-    DplrChunks<SLICES, POOL, false> chunks(in, own);
-#pragma unroll 1
-    for (int chunk = own; chunks.any(); chunk += PREPARERS, chunks.skip(PREPARERS)) {
-      const int stage = chunk % STAGES, turn = chunk / STAGES;
-      if (turn > 0) shared.empty[stage].wait((turn - 1) % 2);
-      preparation.begin(shared.stages[stage], chunks.now());
-      copy_async_commit();
-      copy_async_wait<0>();
-      __syncwarp();
-      preparation.make(shared.stages[stage]);
-      if (lane == 0) shared.ready[stage].arrive();
-    }
+    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL, false>(in, own), own);
   } else {
     DeltaMmaWalk<T, K, KEYS> walk;
     int stage = 0;

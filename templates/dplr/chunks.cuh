@@ -1,6 +1,7 @@
 // The chunks of a block of dplr_chunk or delta_chunk_mma, in the order in which the state meets them.
 #pragma once
 #include "dplr/memory.cuh"
+#include "kiln/copy_async.cuh"
 #include "recurrent/chunk/items.cuh"
 
 namespace kiln {
@@ -51,5 +52,25 @@ class DplrChunks {
   const u32 heads_;
   int first_, end_;
 };
+
+// Prepares every PREPARERS-th chunk of the block, from chunk `own` on, for the warps that hold the state. A warp calls it.
+// Chunk i has stage i % STAGES of `shared`. Its `empty` says that no other warp reads the stage, and its `ready` that the chunk is
+// prepared. `preparation` has begin(), which begins the copies of a chunk, and make(), which needs them.
+template <int PREPARERS, typename Shared, typename Preparation, typename Chunks>
+__device__ __forceinline__ void prepare_chunks(Shared& shared, Preparation& preparation, Chunks chunks,
+                                               int own) {
+  constexpr int STAGES = Shared::STAGES;
+#pragma unroll 1
+  for (int chunk = own; chunks.any(); chunk += PREPARERS, chunks.skip(PREPARERS)) {
+    const int stage = chunk % STAGES, turn = chunk / STAGES;
+    if (turn > 0) shared.empty[stage].wait((turn - 1) % 2);
+    preparation.begin(shared.stages[stage], chunks.now());
+    copy_async_commit();
+    copy_async_wait<0>();
+    __syncwarp();
+    preparation.make(shared.stages[stage]);
+    if (threadIdx.x % 32 == 0) shared.ready[stage].arrive();
+  }
+}
 
 }  // namespace kiln

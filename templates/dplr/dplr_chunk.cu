@@ -54,18 +54,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
     DplrPreparation<T, W, K, V, FORM> preparation(
         shared.scratch[own], {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v},
         heads, scale);
-    DplrChunks<SLICES, POOL, true> chunks(in, own);
-#pragma unroll 1
-    for (int chunk = own; chunks.any(); chunk += PREPARERS, chunks.skip(PREPARERS)) {
-      const int stage = chunk % STAGES, turn = chunk / STAGES;
-      if (turn > 0) shared.empty[stage].wait((turn - 1) % 2);
-      preparation.load(shared.stages[stage], chunks.now());
-      copy_async_commit();
-      copy_async_wait<0>();
-      __syncwarp();
-      preparation.make(shared.stages[stage]);
-      if (lane == 0) shared.ready[stage].arrive();
-    }
+    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL, true>(in, own), own);
   } else {
     DplrWalk<T, K> walk;
     const i64 stride = static_cast<i64>(heads) * V;

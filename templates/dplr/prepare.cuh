@@ -43,7 +43,7 @@ class DplrPreparation {
   }
 
   // Begins the copies of a chunk. Tokens after the end of its sequence become zeros.
-  __device__ __forceinline__ void load(Stage& stage, const DplrChunk& chunk) const {
+  __device__ __forceinline__ void begin(Stage& stage, const DplrChunk& chunk) const {
     copy_rows<K, K, false>(chunk, 0, in_.w, stage.w);
     copy_rows<K, K, true>(chunk, 0, in_.r, stage.r, in_.k, stage.k, in_.a, stage.a, in_.b, stage.b);
     copy_rows<DPLR_COLUMNS, V, true>(chunk, chunk.slice * DPLR_COLUMNS, in_.v, stage.v);
