@@ -2,8 +2,7 @@
 //
 // A block takes 128 columns of a row of d, and a thread takes one of them. Results are not rounded to the output's dtype; fp8
 // saturation is kept.
-#include "gemm/reference.cuh"
-#include "moe/experts.cuh"
+#include "moe/product_reference.cuh"
 
 namespace kiln {
 namespace reference {
@@ -48,26 +47,9 @@ __global__ void moe_gemm(f64* d, const T* a, const T* b, const i32* expert_ids, 
     if constexpr (BIAS) total += to_double(bias[expert * B_COUNT + n]);
     return total;
   };
-  const auto value = [&](i64 n) {
-    if (expert < 0 || n >= N) return 0.0;
-    f64 y = 0;
-    if constexpr (GATED) {
-      const f64 gate = sum(ORDER == Order::gate_first ? n : N + n);
-      const f64 up = sum(ORDER == Order::gate_first ? N + n : n);
-      if constexpr (ACT == Activation::swigluoai) {
-        const f64 most = limit, g = gate > most ? most : gate, u = up > most ? most : up < -most ? -most : up;
-        y = g / (1 + exp(-static_cast<f64>(alpha) * g)) * (u + 1);
-      } else {
-        y = activated<ACT>(gate) * up;
-      }
-    } else {
-      y = activated<ACT>(sum(n));
-    }
-    return WEIGHT == Weight::result ? y * weight : y;
-  };
-
   const i64 n = static_cast<i64>(blockIdx.y) * 128 + threadIdx.x;
-  f64 y = value(n);
+  f64 y = 0;
+  if (expert >= 0 && n < N) y = finished<N, GATED, ORDER, ACT, WEIGHT>(sum, n, weight, alpha, limit);
   if constexpr (is_fp8<OUT>) {
     __shared__ f64 magnitudes[128];
     magnitudes[threadIdx.x] = fabs(y);

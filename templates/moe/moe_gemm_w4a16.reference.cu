@@ -1,9 +1,8 @@
 // Naive reference for moe_gemm_w4a16: the product of a mixture of experts in double, by weights that are unpacked one by one.
 //
 // A block takes 128 columns of a row of d, and a thread takes one of them. Results are not rounded to the output's dtype.
-#include "gemm/reference.cuh"
 #include "moe/codes.cuh"
-#include "moe/experts.cuh"
+#include "moe/product_reference.cuh"
 
 namespace kiln {
 namespace reference {
@@ -52,23 +51,8 @@ __global__ void moe_gemm_w4a16(f64* d, const T* a, const i32* b, const i32* expe
   };
   const i64 n = static_cast<i64>(blockIdx.y) * 128 + threadIdx.x;
   if (n >= N) return;
-  f64 y = 0;
-  if (expert >= 0) {
-    if constexpr (GATED) {
-      const f64 gate = sum(ORDER == Order::gate_first ? n : N + n);
-      const f64 up = sum(ORDER == Order::gate_first ? N + n : n);
-      if constexpr (ACT == Activation::swigluoai) {
-        const f64 most = limit, g = gate > most ? most : gate, u = up > most ? most : up < -most ? -most : up;
-        y = g / (1 + exp(-static_cast<f64>(alpha) * g)) * (u + 1);
-      } else {
-        y = activated<ACT>(gate) * up;
-      }
-    } else {
-      y = activated<ACT>(sum(n));
-    }
-    if constexpr (WEIGHT == Weight::result) y *= weight;
-  }
-  d[row * stride_d + n] = y;
+  d[row * stride_d + n] =
+      expert < 0 ? 0.0 : finished<N, GATED, ORDER, ACT, WEIGHT>(sum, n, weight, alpha, limit);
 }
 
 }  // namespace reference

@@ -29,6 +29,43 @@ class Options(prefill.Options):
         return {name: value for name, value in super().parameters.items() if name not in ("ALIBI", "MASK")}
 
 
+def check_combinations(drawn, seed, count):
+    """Combinations of options, drawn at random from a fixed seed. Other tests have some of them. `drawn` makes the options."""
+    draw, cases = random.Random(seed), []
+    for _ in range(count):
+        options = drawn(draw)
+        if not options.causal:
+            options.right = draw.choice((-1, -1, 0, 7, 300))
+        token = lambda: draw.choice((0, 1, draw.randint(2, 200), draw.randint(200, 1500)))
+        how = dict(
+            layout=draw.choice(("NHD", "HND", "padded")), gap=draw.choice((0, 3)), workers=draw.choice((0, 0, 1, 5, 131, 1000))
+        )
+        cases.append((options, [(token(), token()) for _ in range(draw.randint(1, 12))], how))
+        prefetch(options.template, **options.parameters)
+    for options, lengths, how in cases:
+        check(options, lengths, f"{options} {how} {lengths}", **how)
+    return f"{len(cases)} combinations"
+
+
+def check_mixtures(options):
+    """Mixtures of 12 and of 128 requests, with short and with long ones, and with requests without tokens."""
+    draw = random.Random(5)
+    for requests in (12, 128):
+        lengths = [(int(601 ** draw.random()) - 1, int(2001 ** draw.random()) - 1) for _ in range(requests)]
+        lengths[3:5] = [(0, 0), (0, 77)]
+        check(options(), lengths)
+        check(options(causal=False, T="f16", d=64), lengths)
+
+
+def check_windows_and_caps(options):
+    """Causal or not, with a window or without, and with a soft cap or without."""
+    cases = []
+    for causal, window, cap in itertools.product((False, True), (-1, 70), (0.0, 5.0)):
+        for T, group in (("f16", 3), ("bf16", 4)):
+            cases.append((options(T=T, causal=causal, window=window, cap=cap, group=group), MIXED))
+    return check_all(cases)
+
+
 def test_lengths():
     for n in (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 500, 1023, 4097):
         check(Options(), [(n, n)])
@@ -39,12 +76,7 @@ def test_lengths():
 
 
 def test_mixtures():
-    draw = random.Random(5)
-    for requests in (12, 128):
-        lengths = [(int(601 ** draw.random()) - 1, int(2001 ** draw.random()) - 1) for _ in range(requests)]
-        lengths[3:5] = [(0, 0), (0, 77)]
-        check(Options(), lengths)
-        check(Options(causal=False, T="f16", d=64), lengths)
+    check_mixtures(Options)
     check(Options(), MIXED)
     check(Options(), [(0, 0), (0, 9)])
     check(Options(), [(1, 3)] * 300)
@@ -53,19 +85,13 @@ def test_mixtures():
 
 
 def test_options_and_their_combinations():
-    cases = []
-    for causal, window, cap in itertools.product((False, True), (-1, 70), (0.0, 5.0)):
-        for T, group in (("f16", 3), ("bf16", 4)):
-            cases.append((Options(T=T, causal=causal, window=window, cap=cap, group=group), MIXED))
-    return check_all(cases)
+    return check_windows_and_caps(Options)
 
 
 def test_whatever_engines_may_combine():
-    """Combinations of options, drawn at random from a fixed seed. Other tests have some of them."""
-    draw, cases = random.Random(11), []
-    for _ in range(40):
+    def drawn(draw):
         d, dv = draw.choice(((64, 64), (80, 80), (96, 96), (112, 112), (128, 128), (128, 128), (256, 256), (192, 128)))
-        options = Options(
+        return Options(
             T=draw.choice(("bf16", "f16")),
             d=d,
             dv=dv,
@@ -78,17 +104,8 @@ def test_whatever_engines_may_combine():
             page=draw.choice((0, 0, 16, 64, 112, 1024)),
             sink=draw.random() < 0.3,
         )
-        if not options.causal:
-            options.right = draw.choice((-1, -1, 0, 7, 300))
-        token = lambda: draw.choice((0, 1, draw.randint(2, 200), draw.randint(200, 1500)))
-        how = dict(
-            layout=draw.choice(("NHD", "HND", "padded")), gap=draw.choice((0, 3)), workers=draw.choice((0, 0, 1, 5, 131, 1000))
-        )
-        cases.append((options, [(token(), token()) for _ in range(draw.randint(1, 12))], how))
-        prefetch("attn_sm90", **options.parameters)
-    for options, lengths, how in cases:
-        check(options, lengths, f"{options} {how} {lengths}", **how)
-    return f"{len(cases)} combinations"
+
+    return check_combinations(drawn, 11, 40)
 
 
 def test_head_sizes():

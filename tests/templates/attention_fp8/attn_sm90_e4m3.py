@@ -6,13 +6,12 @@ import copy
 import functools
 import itertools
 import math
-import random
 
 import attn_prefill as prefill
 import attn_sm90
 import torch
 from attn_prefill import MIXED, Batch, check, check_all
-from harness import Row, expect_refused, kernel, prefetch
+from harness import Row, expect_refused, kernel
 
 CAPABILITY = 9  # wgmma
 SANITIZE = [
@@ -111,30 +110,19 @@ def test_lengths():
 
 
 def test_mixtures():
-    draw = random.Random(5)
-    for requests in (12, 128):
-        lengths = [(int(601 ** draw.random()) - 1, int(2001 ** draw.random()) - 1) for _ in range(requests)]
-        lengths[3:5] = [(0, 0), (0, 77)]
-        check(Options(), lengths)
-        check(Options(causal=False, T="f16", d=64), lengths)
+    attn_sm90.check_mixtures(Options)
     for gap in (0, 3, 200):
         check(Options(), MIXED, gap=gap)
 
 
 def test_options_and_their_combinations():
-    cases = []
-    for causal, window, cap in itertools.product((False, True), (-1, 70), (0.0, 5.0)):
-        for T, group in (("f16", 3), ("bf16", 4)):
-            cases.append((Options(T=T, causal=causal, window=window, cap=cap, group=group), MIXED))
-    return check_all(cases)
+    return attn_sm90.check_windows_and_caps(Options)
 
 
 def test_whatever_engines_may_combine():
-    """Combinations of options, drawn at random from a fixed seed. Other tests have some of them."""
-    draw, cases = random.Random(12), []
-    for _ in range(30):
+    def drawn(draw):
         d, dv = draw.choice(((64, 64), (96, 96), (128, 128), (128, 128), (256, 256), (192, 128), (128, 96)))
-        options = Options(
+        return Options(
             T=draw.choice(("bf16", "f16")),
             d=d,
             dv=dv,
@@ -147,17 +135,8 @@ def test_whatever_engines_may_combine():
             sink=draw.random() < 0.3,
             scales=draw.choice(("head", "tensor", "none")),
         )
-        if not options.causal:
-            options.right = draw.choice((-1, -1, 0, 7, 300))
-        token = lambda: draw.choice((0, 1, draw.randint(2, 200), draw.randint(200, 1500)))
-        how = dict(
-            layout=draw.choice(("NHD", "HND", "padded")), gap=draw.choice((0, 3)), workers=draw.choice((0, 0, 1, 5, 131, 1000))
-        )
-        cases.append((options, [(token(), token()) for _ in range(draw.randint(1, 12))], how))
-        prefetch(options.template, **options.parameters)
-    for options, lengths, how in cases:
-        check(options, lengths, f"{options} {how} {lengths}", **how)
-    return f"{len(cases)} combinations"
+
+    return attn_sm90.check_combinations(drawn, 12, 30)
 
 
 def test_head_sizes():

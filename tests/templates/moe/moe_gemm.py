@@ -219,15 +219,19 @@ def case(
     out.check(what)
 
 
-def run_all(cases):
-    """Runs case() for each (rows, n, kk, experts, block, parameters). Their kernels compile side by side."""
+def run_cases(template, case, cases):
+    """Runs case() for each (rows, n, kk, experts, block, parameters) of `cases`. Their kernels of `template` compile side by side."""
     cases = list(cases)
     for _, n, kk, experts, block, parameters in cases:
         compiled = {name: value for name, value in parameters.items() if name.isupper() and name != "T"}
-        prefetch("moe_gemm", T=parameters.get("T", "bf16"), N=n, K=kk, E=experts, BLOCK=block, **compiled)
+        prefetch(template, T=parameters.get("T", "bf16"), N=n, K=kk, E=experts, BLOCK=block, **compiled)
     for rows, n, kk, experts, block, parameters in cases:
         parameters = dict(parameters)
         case(rows, n, kk, experts, block, parameters.pop("T", "bf16"), **parameters)
+
+
+def run_all(cases):
+    run_cases("moe_gemm", case, cases)
 
 
 LAYOUTS = ("routed", "contiguous", "masked")

@@ -6,9 +6,9 @@ import dataclasses
 import itertools
 
 import torch
-from harness import DTYPES, Guarded, Row, between_nans, expect_close, expect_refused, expect_same_bits, kernel, normal, prefetch
+from harness import DTYPES, Guarded, Row, between_nans, expect_close, expect_refused, expect_same_bits, kernel, normal
 from moe_align import capacity_of, topk_ids
-from moe_gemm import LEFT_ALONE, finished, routed, skewed, some_rows
+from moe_gemm import LEFT_ALONE, finished, routed, run_cases, skewed, some_rows
 
 TOLERANCE = {"bf16": 4e-3, "f16": 6e-4, "f32": 2e-5}
 BLOCKS = (8, 16, 32, 64)
@@ -120,14 +120,7 @@ def case(rows, n, kk, experts, block, dtype="bf16", pad=0, alpha=1.702, limit=7.
 
 
 def run_all(cases):
-    """Runs case() for each (rows, n, kk, experts, block, parameters). Their kernels compile side by side."""
-    cases = list(cases)
-    for _, n, kk, experts, block, parameters in cases:
-        compiled = {name: value for name, value in parameters.items() if name.isupper() and name != "T"}
-        prefetch("moe_gemm_w4a16", T=parameters.get("T", "bf16"), N=n, K=kk, E=experts, BLOCK=block, **compiled)
-    for rows, n, kk, experts, block, parameters in cases:
-        parameters = dict(parameters)
-        case(rows, n, kk, experts, block, parameters.pop("T", "bf16"), **parameters)
+    run_cases("moe_gemm_w4a16", case, cases)
 
 
 # ---- tests --------------------------------------------------------------------------------------------------------------------------------
