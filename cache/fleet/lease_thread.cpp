@@ -15,6 +15,13 @@ namespace {
 /// The time of a round that only gives leases back, when the process is about to end.
 constexpr auto kParting = std::chrono::milliseconds(300);
 
+constexpr auto kInterruptible = std::chrono::milliseconds(100);  // between two looks whether a wait shall end
+
+/// The time until which a caller sleeps that waits for another node.
+base::Deadline end_of_sleep(const Tier::Ask& ask) noexcept {
+  return ask.interrupted ? earlier(ask.deadline, base::Deadline::after(kInterruptible)) : ask.deadline;
+}
+
 }  // namespace
 
 /// Gives the lease back in the process that took it.
@@ -117,18 +124,23 @@ Tier::Reply LeaseThread::lease(const Tier::Ask& ask, bool rejected, Fault& fault
   ++own.permits, asking.has_permit = true;
   own.leases->want(ask.key, base::Clock::now(), at_once ? Leases::Start::acquire : Leases::Start::look);
   own.work.notify_one();
-  bool told = false;
-  for (;;) {
-    own.decided.wait(lock, [&] { return asking.decision || over() || (asking.waits && !told); });
+  bool told = false, given_up = false;
+  while (!given_up) {
+    const base::Deadline end = asking.waits ? end_of_sleep(ask) : base::Deadline::never();
+    own.decided.wait_until(lock, end.at(),
+                           [&] { return asking.decision || over() || (asking.waits && !told); });
     if (asking.decision || over()) break;
-    told = true;
-    if (!ask.on_wait) continue;
     lock.unlock();
     try {
-      ask.on_wait();
+      if (!std::exchange(told, true) && ask.on_wait) ask.on_wait();
+      given_up = ask.interrupted && ask.interrupted();
     } catch (...) {  // the lease may be ours meanwhile
     }
     lock.lock();
+    if (ask.deadline.passed() && !given_up) {
+      given_up = true;
+      if (!asking.decision) ++context_->counts->remote_wait_timeouts;
+    }
   }
   out.waited = told;
   if (!asking.decision) {

@@ -57,6 +57,11 @@ class Tier {
     bool may_compile = true;  ///< without an entry: take a lease, or wait for its holder
     bool in_a_hurry = true;   ///< a caller waits; other work stands back at `most_leases`
     int most_leases = 1;
+    /// Ends a wait for another node, beside the tier's own budget. A holder is seen, and a free lease taken, also when
+    /// it has passed.
+    base::Deadline deadline = base::Deadline::never();
+    /// Asked about every 100 ms of a wait for another node, on the asking thread. True ends the wait. May be null.
+    std::function<bool()> interrupted = nullptr;
     const std::atomic<bool>* cancelled = nullptr;  ///< once true, ends a wait at the next stop()
     std::function<void()> on_wait;  ///< called once, on the asking thread, when another node compiles it
   };

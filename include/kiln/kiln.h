@@ -908,8 +908,9 @@ KILN_API kiln_status kiln_blob_put(kiln_blobs* blobs, const void* key, size_t ke
 /**
  * Reads a blob, or takes the lease to make it.
  *
- * Waits up to `wait_seconds` for another holder of the lease on this host (negative: no limit), and in a fleet
- * as long as `remote_budget` says. A killed holder's lease is free at once.
+ * Waits up to `wait_seconds` for another holder of the lease, of this host or of the fleet (negative: no limit). For a
+ * holder on another node it waits at most as long as `remote_budget` says. On this host a killed holder's lease is free
+ * at once.
  * With a blob, `*lease` is null. Without one, the caller makes the blob and puts it. `*lease` may be null then,
  * too: the wait was over, or this thread has the lease already, so the caller makes the blob for itself.
  * Errors are as in kiln_blob_get().
@@ -917,7 +918,7 @@ KILN_API kiln_status kiln_blob_put(kiln_blobs* blobs, const void* key, size_t ke
 KILN_API kiln_status kiln_blob_lease(kiln_blobs* blobs, const void* key, size_t key_size, double wait_seconds,
                                      kiln_text* out, kiln_lease** lease);
 /**
- * kiln_blob_lease(), whose wait for another holder on this host can be ended.
+ * kiln_blob_lease(), whose wait for another holder can be ended.
  *
  * This thread calls `interrupted(context)` about every 100 ms of the wait. A result other than 0 ends the wait as if
  * its time were over. Null: as kiln_blob_lease(). It must not call into the service.

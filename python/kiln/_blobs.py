@@ -69,9 +69,9 @@ class Blobs:
                 if lease.data is None:
                     lease.put(make())
 
-        Waits at most `wait` seconds for another maker on this host (negative: no limit). A killed maker does not
-        count. When the wait is over, the lease is not `held`: the caller makes the blob for itself.
-        Ctrl-C in the main thread ends the wait.
+        Waits at most `wait` seconds for another maker (negative: no limit). A maker on another node of a fleet is waited
+        for at most as long as KILN_REMOTE_BUDGET says. A killed maker on this host does not count. When the wait is over,
+        the caller makes the blob for itself. Ctrl-C in the main thread ends the wait.
         """
         data, held = self._blobs.lease(_bytes(key), wait)
         return Lease(self, key, data, held)

@@ -98,7 +98,7 @@ BlobSpace::Found BlobSpace::get(std::string_view key) {
   shared_->begin_call(core_.state().stores);
   const cache::BlobKey made = cache::blob_key(name_of(key));
   if (Found there = find(made)) return there;
-  if (Found there = ask_tier(made, false, nullptr)) return there;
+  if (Found there = ask_tier(made, nullptr)) return there;
   return missed(key);
 }
 
@@ -152,9 +152,9 @@ BlobSpace::Found BlobSpace::read_from(cache::Store& store, const cache::BlobKey&
   return std::nullopt;
 }
 
-/// Asks the tier for one record of a blob, and takes it only where it is the one of this key.
-std::optional<cache::Record> BlobSpace::ask_tier_once(const cache::BlobKey& made, bool may_make,
-                                                      std::shared_ptr<fleet::HeldLease>* lease) {
+/// Asks the tier for one record of a blob, and takes it only where it is the one of this key. Without `wait` it makes one
+/// look, and takes no lease.
+std::optional<cache::Record> BlobSpace::ask_tier_once(const cache::BlobKey& made, FleetWait* wait) {
   if (!core_.permission().tier) return std::nullopt;
   const auto tier = core_.path().fleet().tier();
   if (!tier) return std::nullopt;
@@ -169,26 +169,30 @@ std::optional<cache::Record> BlobSpace::ask_tier_once(const cache::BlobKey& made
                                                 return false;
                                               }
                                             },
-                                        .may_compile = may_make,
+                                        .may_compile = wait != nullptr,
                                         .in_a_hurry = true,
                                         .most_leases = 64,
+                                        .deadline = wait ? wait->deadline : base::Deadline::never(),
+                                        .interrupted = wait ? wait->interrupted : nullptr,
                                         .cancelled = &ended_,
                                         .on_wait = [&] { ++shared_->counts.waits; }});
-  if (lease) *lease = std::move(reply.lease);
+  if (wait) {
+    wait->lease = std::move(reply.lease);
+    wait->in_vain = reply.waited && !reply.entry && !wait->lease;
+  }
   return std::move(reply.entry);
 }
 
 /// A blob with parts is an entry for each part, and one that names them.
-BlobSpace::Found BlobSpace::ask_tier(const cache::BlobKey& made, bool may_make,
-                                     std::shared_ptr<fleet::HeldLease>* lease) {
-  const std::optional<cache::Record> record = ask_tier_once(made, may_make, lease);
+BlobSpace::Found BlobSpace::ask_tier(const cache::BlobKey& made, FleetWait* wait) {
+  const std::optional<cache::Record> record = ask_tier_once(made, wait);
   if (!record) return std::nullopt;
   const cache::BlobFacts facts = cache::decode_blob(record->facts);
   if (facts.size > cache::kLargestBlob) return std::nullopt;
   cache::JoinedContent joined(facts);
   if (facts.parts == 0) joined.add(cache::piece_of(facts, {{}, record->image}));
   for (std::uint32_t i = 0; joined.fits() && i < facts.parts; ++i) {
-    const auto part = ask_tier_once(cache::blob_part_key(facts, i), false, nullptr);
+    const auto part = ask_tier_once(cache::blob_part_key(facts, i), nullptr);
     joined.add(part ? cache::piece_of(cache::decode_blob(part->facts), {{}, part->image}) : std::nullopt);
   }
   Found content = joined.whole();
@@ -369,11 +373,13 @@ BlobSpace::Leased BlobSpace::lease(std::string_view key, base::Deadline deadline
   } catch (const Error& error) {
     base::warn_once("flight", std::string(error.what()) + "; blobs are made without the lock");
   }
-  std::shared_ptr<fleet::HeldLease> fleet;
-  if ((out.found = ask_tier(made, true, &fleet))) return out;
+  FleetWait wait{deadline, ask};
+  if ((out.found = ask_tier(made, &wait)) || was_interrupted) return out;
+  if (wait.in_vain && !ended_) ++shared_->counts.wait_timeouts;
   missed(key);
   if (host) host->compiling(subject);
-  out.lease = std::make_unique<BlobLease>(std::move(host), std::move(fleet), mark_mine(shared_, made.key));
+  out.lease =
+      std::make_unique<BlobLease>(std::move(host), std::move(wait.lease), mark_mine(shared_, made.key));
   return out;
 }
 

@@ -94,8 +94,8 @@ class BlobSpace {
   };
   /// The blob, or the lease to make it. Waits for another caller's lease, of this host or of the fleet, until
   /// the deadline; after that the caller makes the blob for itself. A thread that has the lease of this blob
-  /// already does not wait for itself. `interrupted`, if given, is asked by this thread about every 100 ms of a wait
-  /// for another process or thread of this host, and ends the wait by returning true.
+  /// already does not wait for itself. `interrupted`, if given, is asked by this thread about every 100 ms of a wait,
+  /// and ends the wait by returning true.
   Leased lease(std::string_view key, base::Deadline deadline, const std::function<bool()>& interrupted = {});
 
   struct Listed {
@@ -127,9 +127,15 @@ class BlobSpace {
   Found find(const cache::BlobKey& made);
   Found read(const cache::BlobKey& made);
   Found read_from(cache::Store& store, const cache::BlobKey& made);
-  std::optional<cache::Record> ask_tier_once(const cache::BlobKey& made, bool may_make,
-                                             std::shared_ptr<fleet::HeldLease>* lease);
-  Found ask_tier(const cache::BlobKey& made, bool may_make, std::shared_ptr<fleet::HeldLease>* lease);
+  /// The wait for the maker of a blob on another node, and what comes of it.
+  struct FleetWait {
+    base::Deadline deadline;
+    const std::function<bool()>& interrupted;
+    std::shared_ptr<fleet::HeldLease> lease{};  ///< set when this process shall make the blob for the fleet
+    bool in_vain = false;                       ///< it ended without a blob and without a lease
+  };
+  std::optional<cache::Record> ask_tier_once(const cache::BlobKey& made, FleetWait* wait);
+  Found ask_tier(const cache::BlobKey& made, FleetWait* wait);
   Found missed(std::string_view key);
   Put store(const cache::BlobName& name, std::string_view content, std::shared_ptr<cache::Flight> flight,
             const Publication::Afterwards& afterwards, From from, std::string& why);

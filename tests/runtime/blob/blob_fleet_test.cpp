@@ -83,5 +83,45 @@ TEST_F(BlobFleetTest, ABlobWithoutOneOfItsPartsIsAMiss) {
   EXPECT_EQ(space.counts().misses.load(), 1u);
 }
 
+/// The fleet's budget for a wait is longer here than the test may take.
+TEST_F(BlobFleetTest, TheWaitForAnotherNodeEndsWithTheDeadlineOfTheLease) {
+  Options patient = node("b", server_->patient_url());
+  patient.remote_budget_s = 3600;
+  Service a(node("a", server_->patient_url())), b(patient);
+  const auto held = space_of(a).lease("k", soon());
+  ASSERT_TRUE(held.lease);
+  BlobSpace& space = space_of(b);
+  const auto late = space.lease("k", base::Deadline::after(std::chrono::milliseconds(200)));
+  EXPECT_FALSE(late.found);
+  EXPECT_TRUE(late.lease) << "other processes of this host wait for it";
+  EXPECT_EQ(space.counts().waits.load(), 1u);
+  EXPECT_EQ(space.counts().wait_timeouts.load(), 1u);
+  EXPECT_EQ(space.counts().misses.load(), 1u);
+}
+
+TEST_F(BlobFleetTest, ALeaseThatIsNotWaitedForIsStillTakenFromTheFleet) {
+  Service a(node("a", server_->patient_url())), b(node("b", server_->patient_url()));
+  const auto held = space_of(a).lease("k", base::Deadline::after({}));
+  ASSERT_TRUE(held.lease);
+  EXPECT_EQ(stats_of(a).remote_leases, 1u);
+  EXPECT_TRUE(space_of(b).lease("k", base::Deadline::after({})).lease);
+  EXPECT_EQ(stats_of(b).remote_leases, 0u) << "the other node has it";
+}
+
+TEST_F(BlobFleetTest, AnInterruptEndsTheWaitForAnotherNode) {
+  Options patient = node("b", server_->patient_url());
+  patient.remote_budget_s = 3600;
+  Service a(node("a", server_->patient_url())), b(patient);
+  const auto held = space_of(a).lease("k", soon());
+  ASSERT_TRUE(held.lease);
+  BlobSpace& space = space_of(b);
+  int asked = 0;
+  const auto interrupted = space.lease("k", base::Deadline::never(), [&] { return ++asked == 3; });
+  EXPECT_FALSE(interrupted.found || interrupted.lease);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(space.counts().misses.load(), 0u);
+  EXPECT_EQ(space.counts().wait_timeouts.load(), 0u);
+}
+
 }  // namespace
 }  // namespace kiln::runtime
