@@ -45,7 +45,7 @@ class Blobs {
 
   explicit Blobs(kiln_blobs* handle) noexcept : handle_(handle) {}
 
-  /// The blob, or nothing. Throws Error(not_ready) where the space refuses misses after the seal.
+  /// The blob, or nothing. Throws Error(not_ready) where the space refuses sealed misses.
   std::optional<std::string> get(std::string_view key) const {
     Text out;
     detail::check(kiln_blob_get(handle_, key.data(), key.size(), &out.text));

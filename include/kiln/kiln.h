@@ -863,7 +863,8 @@ typedef struct kiln_blobs_options {
   /** Bytes that the space may take in the store. Beyond that its least recently used blobs are deleted.
    *  0: half of the store. */
   uint64_t budget_bytes;
-  int32_t refuse_when_sealed; /**< 1: a blob that is not there is an error once the service is sealed */
+  /** 1: a blob that is not there is an error in mode sealed, and once the service is sealed. */
+  int32_t refuse_when_sealed;
   /** 1: a put returns once the blob is queued, and a thread of the service stores it. This process finds a queued
    *  blob. It is lost when the process ends by a signal or by _exit() before it is stored. */
   int32_t behind;
@@ -883,7 +884,7 @@ KILN_API kiln_status kiln_service_open_blobs(kiln_service* service, const kiln_b
  * Reads a blob of any size. `out->data` is null when there is none. Release it with kiln_text_release().
  *
  * `key` has up to 64 KiB, of any values.
- * not_ready: the service is sealed, the space refuses, and the blob is not there.
+ * not_ready: the service is sealed or in mode sealed, the space refuses, and the blob is not there.
  */
 KILN_API kiln_status kiln_blob_get(kiln_blobs* blobs, const void* key, size_t key_size, kiln_text* out);
 

@@ -21,7 +21,8 @@ class Blobs:
     `compatibility` is what the blobs depend on and their keys do not say, such as versions, arch and driver. It is a
     part of the key, and is compared when a blob is found.
     `budget` in bytes is what the space may take in the store; the least recently used blobs go first. 0: half of it.
-    `refuse_when_sealed`: a blob that is not there raises NotReady once the service or the process is sealed.
+    `refuse_when_sealed`: a blob that is not there raises NotReady in mode sealed, and once the service or the process is
+    sealed.
     `behind`: a put returns once the blob is queued, and a thread of the service stores it. This process finds a queued
     blob. One that is queued is lost when the process ends by a signal or by os._exit().
 

@@ -62,9 +62,9 @@ kiln_status kiln_service_open_blobs(kiln_service* service, const kiln_blobs_opti
     require(options && out, "options and out must not be null");
     const kiln_blobs_options given = sized(options);
     refuse_reserved(text(given.space));
-    BlobSpace& opened =
-        c_api::of(service).blobs().open({text(given.space), text(given.compatibility), given.budget_bytes,
-                                         given.refuse_when_sealed != 0, given.behind != 0});
+    BlobSpace& opened = c_api::of(service).blobs().open(
+        {text(given.space), text(given.compatibility), given.budget_bytes,
+         given.refuse_when_sealed ? SealedMiss::refuse : SealedMiss::tell, given.behind != 0});
     *out = reinterpret_cast<kiln_blobs*>(&opened);
   });
 }

@@ -203,18 +203,22 @@ BlobSpace::Found BlobSpace::ask_tier(const cache::BlobKey& made, FleetWait* wait
   return served(*shared_, std::move(*content));
 }
 
+/// Mode sealed makes nothing, as with kernels: a miss counts before the seal, too. Programs that know nothing of kiln
+/// never seal.
 BlobSpace::Found BlobSpace::missed(std::string_view key) {
   ++shared_->counts.misses;
   const Permission now = core_.permission();
-  if (now.after_seal == MissAfterSeal::quiet) return std::nullopt;
+  const bool is_sealed = now.after_seal != MissAfterSeal::quiet || now.counts_sealed_miss;
+  if (!is_sealed || options_.sealed_miss == SealedMiss::quiet) return std::nullopt;
   const std::string subject = subject_of(options_.space, key);
-  core_.events().tell(KILN_EVENT_MISS_AFTER_SEAL, subject, {}, {});
+  if (now.after_seal != MissAfterSeal::quiet)
+    core_.events().tell(KILN_EVENT_MISS_AFTER_SEAL, subject, {}, {});
   if (now.after_seal == MissAfterSeal::warn) {
     base::warn(subject + " was not in the cache after the seal");
     return std::nullopt;
   }
   ++shared_->counts.sealed_misses;
-  if (options_.refuse_when_sealed)
+  if (options_.sealed_miss == SealedMiss::refuse)
     throw Error(Errc::not_ready, "sealed: " + subject + " is in no store; make it before the seal");
   base::warn_once("sealed " + subject, subject + " is in no store, and this process is sealed");
   return std::nullopt;
@@ -446,7 +450,7 @@ BlobSpaces::~BlobSpaces() {
 
 BlobSpace& BlobSpaces::open(const BlobSpaceOptions& options) {
   const std::lock_guard lock(opening_.get());
-  Name name(options.space, options.compatibility, options.refuse_when_sealed, options.behind);
+  Name name(options.space, options.compatibility, options.sealed_miss, options.behind);
   const BlobSpace* sibling = nullptr;
   for (const Opened* at = opened_; at; at = at->older) {
     if (at->name == name) return *at->space;

@@ -29,13 +29,16 @@ namespace kiln::runtime {
 /// room beside it, for the key text and the facts.
 inline constexpr std::uint64_t kTierPart = fleet::kMostEnvelope / 4 * 3;
 
+/// How a space treats a miss in mode sealed, and after the seal. tell: it is counted, and named once in the log. refuse: it is
+/// also an error. quiet: nothing; for commands, whose misses are answers.
+enum class SealedMiss { tell, refuse, quiet };
+
 struct BlobSpaceOptions {
   std::string space, compatibility;  ///< as in cache::BlobName
   /// Bytes of the store that the blobs of the space may take; the least recently used ones are deleted beyond
   /// that. 0: half of the store.
   std::uint64_t budget_bytes = 0;
-  /// True: a blob that is not there is an error once the process is sealed.
-  bool refuse_when_sealed = false;
+  SealedMiss sealed_miss = SealedMiss::tell;
   /// True: a put returns once the blob is queued, and a thread of the service stores it.
   bool behind = false;
 };
@@ -165,7 +168,7 @@ class BlobSpaces {
   void end_waits() noexcept { ended_ = true; }
 
  private:
-  using Name = std::tuple<std::string, std::string, bool, bool>;
+  using Name = std::tuple<std::string, std::string, SealedMiss, bool>;
   struct Opened;
 
   Core& core_;

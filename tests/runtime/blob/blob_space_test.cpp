@@ -316,7 +316,7 @@ TEST_F(BlobSpaceTest, AMissAfterTheSealIsCountedNamedAndMayBeRefused) {
   sealed.mode = Mode::sealed;
   Service service(sealed);
   BlobSpace& counting = service.blobs().open({"s", ""});
-  BlobSpace& refusing = service.blobs().open({"s", "strict", 0, true});
+  BlobSpace& refusing = service.blobs().open({"s", "strict", 0, SealedMiss::refuse});
   put(refusing, "there", "x");
   service.seal();
   EXPECT_EQ(counting.get("k"), std::nullopt);
@@ -331,6 +331,22 @@ TEST_F(BlobSpaceTest, AMissAfterTheSealIsCountedNamedAndMayBeRefused) {
     EXPECT_EQ(error.code(), Errc::not_ready);
     EXPECT_STREQ(error.what(), "sealed: blob 'k' of space s is in no store; make it before the seal");
   }
+}
+
+/// A program that knows nothing of kiln never calls seal().
+TEST_F(BlobSpaceTest, AMissInModeSealedCountsBeforeTheSealToo) {
+  Options sealed = options();
+  sealed.mode = Mode::sealed;
+  Service service(sealed);
+  EXPECT_EQ(service.blobs().open({"s", ""}).get("unsealed"), std::nullopt);
+  ASSERT_FALSE(lines_.empty());
+  EXPECT_NE(lines_.back().find("blob 'unsealed' of space s is in no store"), std::string::npos)
+      << lines_.back();
+  BlobSpace& refusing = service.blobs().open({"s", "strict", 0, SealedMiss::refuse});
+  EXPECT_THROW(refusing.get("unsealed"), Error);
+  EXPECT_THROW(refusing.lease("unsealed", soon()), Error);
+  EXPECT_EQ(service.blobs().open({"s", ""}).counts().sealed_misses.load(), 1u);
+  EXPECT_EQ(refusing.counts().sealed_misses.load(), 2u);
 }
 
 TEST_F(BlobSpaceTest, TheCountsOfAllProcessesAddUpInTheStore) {

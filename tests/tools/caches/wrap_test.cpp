@@ -116,6 +116,14 @@ TEST_F(Wrapped, ASignalThatWasIgnoredStaysIgnored) {
   }
 }
 
+TEST_F(Wrapped, InModeSealedADirectoryThatWasNeverCapturedIsNoWarning) {
+  Environment environment = with_profiles();
+  environment["KILN_MODE"] = "sealed";
+  const Finished done = kiln({"wrap", "--profile", "one", "--", "mkdir", path("jit")}, environment);
+  EXPECT_EQ(done.status, 0);
+  EXPECT_EQ(done.err, "");
+}
+
 TEST_F(Wrapped, TheCommandGetsTheSameStore) {
   const Finished done = kiln({"wrap", "--profile", "one", "--cache-dir", path("elsewhere"), "--", "sh", "-c",
                               "echo $KILN_CACHE_DIR"},

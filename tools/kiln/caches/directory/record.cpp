@@ -13,11 +13,12 @@ namespace kiln::cli {
 namespace {
 
 runtime::BlobSpace& files_of(runtime::Service& service) {
-  return service.blobs().open({kFileSpace, kFileCompatibility});
+  return service.blobs().open({kFileSpace, kFileCompatibility, 0, runtime::SealedMiss::quiet});
 }
 
 runtime::BlobSpace& records_of(const Target& target, runtime::Service& service) {
-  return service.blobs().open({target.record.space, target.record.compatibility});
+  return service.blobs().open(
+      {target.record.space, target.record.compatibility, 0, runtime::SealedMiss::quiet});
 }
 
 /// The command that stores every file of the target again.
