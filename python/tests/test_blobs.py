@@ -200,6 +200,44 @@ print(place.path())
     assert not os.path.exists(lines[1]), "it is removed when the process ends"
 
 
+def test_a_killed_process_directory_goes_with_the_next_process(tmp_path, monkeypatch):
+    program = """
+import os, signal, sys
+from kiln.caches import _files
+place = _files.PrivateDirectory("kiln-test-")
+print(place.write("k", {"a": b"1"})["a"], flush=True)
+if sys.argv[1:] == ["forks"]:
+    if os.fork() == 0:  # it has a copy of the lock, and uses its parent's directory
+        sys.stdin.readline()
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.stdin.readline()
+"""
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return process, process.stdout.readline().strip()
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    strange = tmp_path / "kiln-test-abcdefg8"  # of nobody: it has no lock
+    strange.mkdir()
+    (killed, left), (living, kept), (parent, childs) = start(), start(), start("forks")
+    killed.kill()
+    killed.wait()
+    parent.wait()
+    assert os.path.exists(left), "a killed process removes nothing"
+    process, own = start()
+    assert not os.path.exists(os.path.dirname(os.path.dirname(left)))
+    assert all(os.path.exists(path) for path in (kept, childs, own, strange))
+    for each in (living, parent, process):
+        each.communicate("\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([strange.name, childs.split("/")[-3]])
+    start()[0].communicate("\n")
+    assert list(tmp_path.iterdir()) == [strange]
+
+
 def test_the_description_of_blobs_is_json(service):
     kiln.Blobs(service, "a"), kiln.Blobs(service, "b", "v")
     assert [(item["space"], item["compatibility"]) for item in json.loads(service.describe_blobs())] == [("a", ""), ("b", "v")]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
+import re
 import shutil
+import stat
 import struct
 import tempfile
 from collections.abc import Mapping
@@ -53,15 +56,24 @@ def is_plain(name: str) -> bool:
 
 
 class PrivateDirectory:
-    """A directory of this process alone (0700), removed when the process ends. A forked child makes its own."""
+    """A directory of this process alone (0700), removed when the process ends. A forked child makes its own.
+
+    A process that is killed leaves its directory, and the next process that makes one removes it.
+    """
 
     def __init__(self, prefix: str) -> None:
         self.prefix, self._made, self._lock = prefix, (0, pathlib.Path()), _locks.Lock()
+        self._claim = -1  # the open file whose lock says that this process lives
 
     def path(self) -> pathlib.Path:
         with self._lock:  # threads that come together have one directory
             if self._made[0] != os.getpid():
-                self._made = (os.getpid(), pathlib.Path(tempfile.mkdtemp(prefix=self.prefix)))
+                self._remove_left_ones()
+                made = pathlib.Path(tempfile.mkdtemp(prefix=self.prefix))
+                if self._claim >= 0:
+                    os.close(self._claim)  # the parent's, which keeps its lock
+                self._claim = _claim(made)
+                self._made = (os.getpid(), made)
                 util.Finalize(None, self._remove, args=self._made, exitpriority=0)  # also in children of multiprocessing
             return self._made[1]
 
@@ -95,7 +107,67 @@ class PrivateDirectory:
             return False
         return True
 
+    def _remove_left_ones(self) -> None:
+        """Removes directories of this prefix whose processes were killed on this host."""
+        name = re.compile(re.escape(self.prefix) + "[a-z0-9_]{8}")
+        try:
+            found = [entry.path for entry in os.scandir(tempfile.gettempdir()) if name.fullmatch(entry.name)]
+        except OSError:
+            return
+        for path in found:
+            if (claim := _free_claim(path)) >= 0:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(claim)
+
     @staticmethod
     def _remove(process: int, path: pathlib.Path) -> None:
         if process == os.getpid():
             shutil.rmtree(path, ignore_errors=True)
+
+
+_CLAIM = ".lock"  # in a private directory
+
+
+def _boot() -> bytes:
+    """Names this boot of this host, on which a lock says whether its holder lives. Empty where it is not known."""
+    try:
+        return pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:
+        return b""
+
+
+def _claim(directory: pathlib.Path) -> int:
+    """Returns an open file whose lock is held until this process and its forked children have ended, or -1.
+
+    The file has its content only once it is locked, so that nobody takes a new directory for one that was left.
+    """
+    try:
+        claim = os.open(directory / _CLAIM, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(claim, _boot())
+    except OSError:  # a filesystem without locks: a directory that is left stays
+        pass
+    return claim
+
+
+def _free_claim(directory: str) -> int:
+    """Returns the open and locked file of a directory whose process of this boot has ended, or -1."""
+    try:
+        status = os.lstat(directory)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            return -1
+        claim = os.open(f"{directory}/{_CLAIM}", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return -1
+    try:
+        boot = _boot()
+        if boot and os.read(claim, 100) == boot:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return claim
+    except OSError:  # its process lives
+        pass
+    os.close(claim)
+    return -1
