@@ -83,6 +83,10 @@ class Blobs {
     detail::check(kiln_blob_delete(handle_, key.data(), key.size(), &deleted));
     return deleted != 0;
   }
+  /// The fingerprint has this text of a blob that this process has used, in place of its bytes, until its next use.
+  void identify(std::string_view key, std::string_view identity) const {
+    detail::check(kiln_blob_identify(handle_, key.data(), key.size(), identity.data(), identity.size()));
+  }
   kiln_blobs* get() const noexcept { return handle_; }
 
  private:

@@ -951,6 +951,15 @@ KILN_API kiln_status kiln_blobs_flush(kiln_blobs* blobs, double wait_seconds, in
 KILN_API kiln_status kiln_blobs_list(kiln_blobs* blobs, kiln_text* out);
 /** Deletes a blob of this compatibility from the writable store. `deleted` receives 1 when it was there; may be null. */
 KILN_API kiln_status kiln_blob_delete(kiln_blobs* blobs, const void* key, size_t key_size, int32_t* deleted);
+
+/**
+ * Says what the fingerprint has of a blob that this process has read or stored, in place of its bytes.
+ *
+ * For bytes that differ from process to process although they are the same code, such as with the time of a compile.
+ * The next read or put of the blob brings its bytes back. Nothing happens for a blob that this process has not used.
+ */
+KILN_API kiln_status kiln_blob_identify(kiln_blobs* blobs, const void* key, size_t key_size,
+                                        const void* identity, size_t size);
 /**
  * Counts the uses of blobs by this process, for every space that it opened, as a JSON array.
  *

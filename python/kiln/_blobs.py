@@ -96,6 +96,14 @@ class Blobs:
         """Deletes a blob of this compatibility from the writable store. False when it was not there."""
         return self._blobs.delete(_bytes(key))
 
+    def identify(self, key: Key, identity: bytes) -> None:
+        """Says what kiln.fingerprint() has of a blob that this process has read or stored, in place of its bytes.
+
+        For bytes that differ from process to process although they are the same code, such as with the time of a
+        compile. The next read or put of the blob brings its bytes back.
+        """
+        self._blobs.identify(_bytes(key), identity)
+
     def counts(self) -> dict[str, int]:
         """Counts of this process for this space: hits, misses, puts, waits and so on (kiln_service_describe_blobs)."""
         return next(

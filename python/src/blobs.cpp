@@ -109,6 +109,10 @@ class Blobs {
     call(holder_, [&] { return kiln_blob_delete(handle_, k.data(), k.size(), &deleted); });
     return deleted != 0;
   }
+  void identify(nb::handle key, nb::handle identity) const {
+    const View k(key), text(identity);
+    call(holder_, [&] { return kiln_blob_identify(handle_, k.data(), k.size(), text.data(), text.size()); });
+  }
 
  private:
   /// Python runs the handlers of signals there alone.
@@ -149,7 +153,8 @@ void add_blobs(nb::module_& m) {
       .def("lease", &Blobs::lease, "key"_a, "wait"_a)
       .def("flush", &Blobs::flush, "wait"_a)
       .def("list", &Blobs::list)
-      .def("delete", &Blobs::remove, "key"_a);
+      .def("delete", &Blobs::remove, "key"_a)
+      .def("identify", &Blobs::identify, "key"_a, "identity"_a);
 }
 
 }  // namespace kiln::python

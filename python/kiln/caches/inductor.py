@@ -12,10 +12,16 @@ The values hold pickles. kiln gives only what this user's store, a layer's owner
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib
+import json
 import os
+import pickletools
+import re
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -49,6 +55,15 @@ class Backend(remote_cache.RemoteCacheBackend[bytes]):
     """
 
     def _get(self, key: str) -> bytes | None:
+        stored = self._stored(key)
+        if stored is None:
+            return None
+        data, identity = _parted(stored)
+        if identity:
+            _blobs().identify(key, identity)
+        return data
+
+    def _stored(self, key: str) -> bytes | None:
         if "fx-graph" not in key:
             return _blobs().get(key)
         if os.environ.get("TRITON_CACHE_MANAGER") == _MANAGER:
@@ -67,7 +82,65 @@ class Backend(remote_cache.RemoteCacheBackend[bytes]):
             lease, timer = _leases.pop(key, (None, None))
         if timer is not None:
             timer.cancel()
-        _blobs().put(key, data, lease=lease)
+        identity = _identity(data)
+        _blobs().put(key, data + _MARK + identity if identity else data, lease=lease)
+        if identity:
+            _blobs().identify(key, identity)
+
+
+# A blob is torch's payload, and after it, where the payload has one, the mark and its identity.
+_MARK = b"\nkiln identity 1 "
+_DIGITS = 32
+
+
+def _parted(stored: bytes) -> tuple[bytes, bytes]:
+    """The payload of a blob, and its identity, which is empty where the blob has none."""
+    at = len(stored) - _DIGITS - len(_MARK)
+    if at < 0 or stored[at : at + len(_MARK)] != _MARK:
+        return stored, b""
+    return stored[:at], stored[-_DIGITS:]
+
+
+def _identity(data: bytes) -> bytes:
+    """A digest of a payload without times and addresses of its compile, in hex digits; empty for other bytes.
+
+    Processes that compile the same code write other times, and other addresses of Python's objects in texts for people.
+    kiln.fingerprint() compares the identities. The pickle in a payload is parsed here and never loaded.
+    """
+    try:
+        fields = json.loads(data)
+        pickled = base64.b64decode(fields.pop("data"), validate=True)
+        fields.pop("time_taken_ms", None)
+        digest = hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=_DIGITS // 2)
+        for part in _untimed(pickled):
+            digest.update(repr(part).encode())
+    except Exception:  # no payload of a graph
+        return b""
+    return digest.hexdigest().encode()
+
+
+_ADDRESS = re.compile(r"(?<= at 0x)[0-9a-f]+(?=>)")  # "<function f at 0x7f1dd7108c20>"
+
+
+def _untimed(pickled: bytes) -> Iterator[tuple[str, object]]:
+    """The operations of a pickle, without its framing, numbers that follow a name of a time, and addresses."""
+    memo: list[object] = []
+    last: object = None  # the value on top of the stack, where it is a text
+    for operation, argument, _ in pickletools.genops(pickled):
+        name = operation.name
+        if name in ("FRAME", "PROTO"):
+            continue
+        if name == "MEMOIZE":
+            memo.append(last)
+            continue
+        if name in ("BINGET", "LONG_BINGET"):
+            last = memo[argument]
+        elif isinstance(argument, int) and isinstance(last, str) and last.endswith("time_taken_ns"):
+            last = None
+            continue
+        else:
+            last = argument if isinstance(argument, str) else None
+        yield name, _ADDRESS.sub("", argument) if isinstance(argument, str) else argument
 
 
 _lock = Lock()

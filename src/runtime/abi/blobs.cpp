@@ -146,6 +146,12 @@ kiln_status kiln_blob_delete(kiln_blobs* blobs, const void* key, size_t key_size
   });
 }
 
+kiln_status kiln_blob_identify(kiln_blobs* blobs, const void* key, size_t key_size, const void* identity,
+                               size_t size) {
+  return guarded(
+      [&] { of(blobs).identify(key_of(key, key_size), bytes_of(identity, size, "identity is null")); });
+}
+
 kiln_status kiln_service_describe_blobs(kiln_service* service, kiln_text* out) {
   return guarded([&] {
     give_text(out, [&] {

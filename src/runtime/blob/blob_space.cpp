@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
 #include "base/quote.hpp"
@@ -435,6 +436,10 @@ bool BlobSpace::erase(std::string_view key) {
     throw Error(Errc::io, "could not delete " + subject_of(name.space, key) + " from '" +
                               writable->directory() + "': other processes kept the store busy; try again");
   return there;
+}
+
+void BlobSpace::identify(std::string_view key, std::string_view identity) {
+  shared_->identify(std::string(key), base::digest_of(identity));
 }
 
 /// An opened space in the list that a forked child inherits.

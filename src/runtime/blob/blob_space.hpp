@@ -115,6 +115,8 @@ class BlobSpace {
   /// Deletes the blob of this compatibility from the writable store. False when it was not there. Throws Error.
   bool erase(std::string_view key);
 
+  /// The fingerprint has this text of a blob that this process has used, in place of its bytes, until its next use.
+  void identify(std::string_view key, std::string_view identity);
   /// Adds the digests of the blobs that this process has read or stored, by key and compatibility.
   void describe_used(std::map<std::string, std::set<std::string>>& out) const;
 

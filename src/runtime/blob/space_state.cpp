@@ -73,6 +73,12 @@ void SpaceState::use(const std::string& key, const Digest& content) {
   own.used[key] = content;
 }
 
+void SpaceState::identify(const std::string& key, const Digest& identity) {
+  Own& own = own_.get();
+  const std::lock_guard lock(own.mutex);
+  if (const auto used = own.used.find(key); used != own.used.end()) used->second = identity;
+}
+
 std::map<std::string, Digest> SpaceState::used() {
   Own& own = own_.get();
   const std::lock_guard lock(own.mutex);

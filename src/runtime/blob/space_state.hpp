@@ -47,6 +47,8 @@ class SpaceState {
 
   /// Notes the digest of a blob that this process has read or stored.
   void use(const std::string& key, const Digest& content);
+  /// Puts another digest in the place of that one, if there is one.
+  void identify(const std::string& key, const Digest& identity);
   std::map<std::string, Digest> used();
   /// In the order of blob_counters().
   using Values = std::array<std::uint64_t, cache::kTallyValues>;

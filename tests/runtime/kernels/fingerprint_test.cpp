@@ -58,6 +58,24 @@ TEST_F(Fingerprint, CoversTheBlobsThatWereReadOrStored) {
   EXPECT_EQ(of({1}), none) << "blobs that nobody used";
 }
 
+/// Other compilers write the time of a compile into what they store.
+TEST_F(Fingerprint, HasTheIdentityOfABlobInPlaceOfItsBytes) {
+  const auto with = [&](const std::string& content, const std::string& identity, bool reads = false) {
+    Service service(options());
+    const Blobs blobs = service.blobs("inductor", "v1");
+    blobs.identify("k", "of a blob that nobody has used");
+    blobs.put("k", content);
+    if (!identity.empty()) blobs.identify("k", identity);
+    if (reads) blobs.get("k");
+    return service.fingerprint();
+  };
+  const std::string one = with("code, 5 ms", "code");
+  EXPECT_EQ(with("code, 7 ms", "code"), one);
+  EXPECT_NE(with("code, 7 ms", "other code"), one);
+  EXPECT_NE(with("code, 7 ms", ""), one);
+  EXPECT_EQ(with("code, 7 ms", "code", true), with("code, 7 ms", "")) << "the next use brings the bytes back";
+}
+
 TEST_F(Fingerprint, IsDescribedBySpaceAndKey) {
   Service service(options());
   small(service, "s");
