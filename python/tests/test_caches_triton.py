@@ -68,6 +68,23 @@ def test_a_second_process_compiles_nothing(run, tmp_path):
     assert not (tmp_path / "triton").exists(), "Triton's own directory has nothing"
 
 
+def test_a_sealed_process_may_refuse_to_compile(run, tmp_path):
+    """Nothing in the program calls seal()."""
+    sealed = {"KILN_MODE": "sealed", "KILN_CACHES_SEALED": "refuse"}
+    refused = subprocess.run(
+        [sys.executable, tmp_path / "program.py"],
+        env=os.environ | {"KILN_CACHE_DIR": str(tmp_path / "cache"), "TRITON_CACHE_MANAGER": MANAGER} | sealed,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert refused.returncode != 0 and "sealed: blob '" in refused.stderr and "of space triton is in no store" in refused.stderr
+    (counted,) = run.finish(run.start(KILN_MODE="sealed"))
+    assert (counted["sealed_misses"], counted["puts"]) == (1, 1), "it is counted, and compiled"
+    (found,) = run.finish(run.start(**sealed))
+    assert (found["sealed_misses"], found["hits"]) == (0, 1)
+
+
 def test_one_process_compiles_a_kernel_and_the_others_wait(run):
     done = run.finish(*[run.start() for _ in range(3)])
     assert sum(each["puts"] for each in done) == 1
@@ -175,7 +192,7 @@ def test_text_modules_and_single_files(tmp_path, monkeypatch):
             return "module {}"
 
     with kiln.Service(cache_dir=tmp_path, hermetic=True) as service:
-        monkeypatch.setattr(caches, "_blobs", lambda: kiln.Blobs(service, "triton"))
+        monkeypatch.setattr(caches, "_blobs", lambda refusing=False: kiln.Blobs(service, "triton"))
         manager = caches.CacheManager("KEY")
         assert pathlib.Path(manager.put(Module(), "a.ttir")).read_text() == "module {}"
         assert kiln.Blobs(service, "triton").list() == [], "a stage waits for its group"
@@ -200,6 +217,6 @@ def test_a_group_with_hostile_names_is_a_miss(tmp_path, monkeypatch):
 
     with kiln.Service(cache_dir=tmp_path / "cache", hermetic=True) as service:
         blobs = kiln.Blobs(service, "triton")
-        monkeypatch.setattr(caches, "_blobs", lambda: blobs)
+        monkeypatch.setattr(caches, "_blobs", lambda refusing=False: blobs)
         blobs.put("KEY/a.json/", _files.pack({"../../outside": b"x"}))
         assert caches.CacheManager("KEY").get_group("a.json") is None

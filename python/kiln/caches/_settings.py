@@ -21,7 +21,7 @@ from . import _files
 _LAST_WAIT = 60.0  # seconds for blobs that are queued when the process ends
 
 _lock = Lock()
-_spaces: dict[str, Blobs] = {}
+_spaces: dict[tuple[str, bool], Blobs] = {}
 _left = 0  # the process that has run _leave()
 START = pathlib.Path(__file__).parent / "start"  # the folder of a sitecustomize that switches the caches on
 _TRITON = "TRITON_CACHE_DIR"
@@ -45,20 +45,32 @@ def wait() -> float:
         raise ValueError(f"KILN_CACHES_WAIT = {text!r}: expected a number of seconds, 0 or more") from None
 
 
+def refuses() -> bool:
+    """KILN_CACHES_SEALED: "refuse" makes a kernel that a sealed process finds in no store an error; "count" unless set."""
+    text = os.environ.get("KILN_CACHES_SEALED", "")
+    if text not in ("", "count", "refuse"):
+        raise ValueError(f"KILN_CACHES_SEALED = {text!r}: expected count or refuse")
+    return text == "refuse"
+
+
 def machine() -> str:
     """The facts that compiled host code depends on."""
     return f"python {sysconfig.get_config_var('SOABI')}, {platform.machine()}, {' '.join(platform.libc_ver())}"
 
 
-def blobs(space: str, compatibility: str) -> Blobs:
-    """The space on the process's service: KILN_CACHE_DIR, KILN_CACHE_LAYERS and KILN_REMOTE say where it looks."""
+def blobs(space: str, compatibility: str, *, refusing: bool = False) -> Blobs:
+    """The space on the process's service: KILN_CACHE_DIR, KILN_CACHE_LAYERS and KILN_REMOTE say where it looks.
+
+    `refusing`: a blob that is not there is an error in a sealed process.
+    """
     current = service()
     with _lock:
-        found = _spaces.get(space)
+        found = _spaces.get((space, refusing))
         if not _spaces:
             _leave_well()
         if found is None or found.service is not current or found.compatibility != compatibility:
-            found = _spaces[space] = Blobs(current, space, compatibility, behind=True)
+            found = Blobs(current, space, compatibility, behind=True, refuse_when_sealed=refusing)
+            _spaces[space, refusing] = found
         return found
 
 

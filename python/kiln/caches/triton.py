@@ -30,8 +30,8 @@ _lock = Lock()
 _groups: dict[tuple[str, str], dict[str, str]] = {}  # what this process has on its disk
 
 
-def _blobs() -> Blobs:
-    return _settings.blobs("triton", f"triton {triton.__version__}, {_settings.machine()}")
+def _blobs(refusing: bool = False) -> Blobs:
+    return _settings.blobs("triton", f"triton {triton.__version__}, {_settings.machine()}", refusing=refusing)
 
 
 class CacheManager(triton.runtime.cache.CacheManager):
@@ -100,7 +100,7 @@ class CacheManager(triton.runtime.cache.CacheManager):
         if not leased:
             return _blobs().get(key)
         self._end()
-        lease = _blobs().lease(key, _settings.wait())
+        lease = _blobs(_settings.refuses()).lease(key, _settings.wait())
         if lease.data is None:
             self._lease = lease  # until the put, or until this manager goes
         return lease.data

@@ -113,9 +113,10 @@ std::string config_path() {
 }
 
 /// Variables of the Python package, of modules that it exports, and of `kiln caches`.
-constexpr std::array<std::string_view, 8> kOthers = {
-    "KILN_CACHES",      "KILN_CACHES_PROFILES", "KILN_CACHES_REPORT", "KILN_CACHES_WAIT",
-    "KILN_ENGINES_OFF", "KILN_LIBRARY",         "KILN_SGLANG",        "KILN_VLLM"};
+constexpr std::array<std::string_view, 9> kOthers = {
+    "KILN_CACHES",        "KILN_CACHES_PROFILES", "KILN_CACHES_REPORT",
+    "KILN_CACHES_SEALED", "KILN_CACHES_WAIT",     "KILN_ENGINES_OFF",
+    "KILN_LIBRARY",       "KILN_SGLANG",          "KILN_VLLM"};
 
 /// A warning for each KILN_* variable that is not in `names`.
 std::vector<std::string> unknown_environment(const std::vector<std::string>& names) {
