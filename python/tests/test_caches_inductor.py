@@ -139,6 +139,23 @@ def test_a_damaged_record_is_not_given_to_torch(tmp_path):
     assert first["puts"] == 2
 
 
+def test_the_lease_of_a_graph_ends_by_itself(tmp_path, monkeypatch):
+    """Torch does not say when a compile fails, so the backend sees no put. Another caller then waits with no limit."""
+    from kiln.caches import inductor
+
+    key = "pt2:fx-graph-v1::k:c1"
+    monkeypatch.setenv("KILN_CACHES_WAIT", "0.2")
+    with kiln.Service(cache_dir=tmp_path, hermetic=True) as service, kiln.Service(cache_dir=tmp_path, hermetic=True) as other:
+        monkeypatch.setattr(inductor, "_blobs", lambda: kiln.Blobs(service, "inductor"))
+        backend = inductor.Backend()
+        assert backend._get(key) is None
+        assert not kiln.Blobs(other, "inductor").lease(key, wait=0).held, "the backend has it"
+        with kiln.Blobs(other, "inductor").lease(key, wait=-1) as lease:
+            assert lease.held
+        backend._put(key, b"late")
+        assert backend._get(key) == b"late"
+
+
 ARTIFACTS = """
 import json, os, sys, torch
 import kiln.caches.inductor as caches

@@ -198,6 +198,9 @@ TEST_F(CacheHealth, DoctorNamesValuesThatAreWrong) {
   EXPECT_TRUE(is_among(findings({{"KILN_CACHES_WAIT", "-1"}}), {"KILN_CACHES_WAIT = '-1' is negative"}));
   for (const std::string good : {"0", "2.5", "1e3", "inf"})
     EXPECT_TRUE(findings({{"KILN_CACHES_WAIT", good}}).empty()) << good;
+  EXPECT_TRUE(is_among(findings({{"KILN_CACHES_SEALED", "yes"}}), {"warning: KILN_CACHES_SEALED = 'yes'"}));
+  for (const std::string good : {"count", "refuse"})
+    EXPECT_TRUE(findings({{"KILN_CACHES_SEALED", good}}).empty()) << good;
   EXPECT_TRUE(is_among(findings({{"KILN_CACHES_REPORT", path("absent")}}), {"warning: KILN_CACHES_REPORT"}));
   EXPECT_TRUE(findings({{"KILN_CACHES_REPORT", path("jit")}}).empty());
 }

@@ -117,6 +117,15 @@ void probe_wait(Findings& out) {
                  "set it to a number of seconds, or unset it: then it is 120"});
 }
 
+void probe_sealed(Findings& out) {
+  const std::string text(base::environment("KILN_CACHES_SEALED"));
+  if (text.empty() || text == "count" || text == "refuse") return;
+  out.push_back(
+      {kName, Status::warning,
+       set_to("KILN_CACHES_SEALED") + " is neither count nor refuse, so every compile of Triton fails",
+       "set it to one of them, or unset it: then it is count"});
+}
+
 void probe_report(Findings& out) {
   const std::string directory(base::environment("KILN_CACHES_REPORT"));
   if (directory.empty() || ::access(directory.c_str(), W_OK | X_OK) == 0) return;
@@ -192,6 +201,7 @@ void probe_cache_settings(Findings& out) {
   if (wanted.any) probe_start(out);
   probe_triton(wanted.triton, out);
   probe_wait(out);
+  probe_sealed(out);
   probe_report(out);
   if (wanted.any && out.size() == before)
     out.push_back(
