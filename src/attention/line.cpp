@@ -4,7 +4,8 @@
 
 namespace kiln::attention {
 
-Line::Line(const KernelShape& shape, const Load& load, std::int64_t most) : cutting_(shape, load, most) {
+Line::Line(const KernelShape& shape, const Load& load, std::int64_t most)
+    : cutting_(shape, load, work_list::Divisor(most)) {
   if (cutting_.alone)
     next_share_ = 1;  // room() stays 0, so every tile goes through next()
   else

@@ -3,6 +3,7 @@
 #include "kiln/fault.cuh"
 #include "kiln/pdl.cuh"
 #include "work_list/block.cuh"
+#include "work_list/one_tile.cuh"
 #include "work_list/writer.cuh"
 
 namespace kiln {
@@ -13,20 +14,27 @@ __global__ void __launch_bounds__(THREADS, 1)
                    const i32* qo_indptr, const i32* kv_len, const i32* last_page_len, i32 blocks) {
   using Crew = work_list::Block<THREADS>;
   using Writer = work_list::Writer<Crew>;
+  using OneTileWriter = work_list::OneTileWriter<Crew>;
   __shared__ work_list::Common common;
   __shared__ typename Crew::Shared scan;
   extern __shared__ __align__(16) u8 dynamic_shared[];
-  auto* const measured = reinterpret_cast<work_list::Measured*>(dynamic_shared);
-  auto* const shares = reinterpret_cast<work_list::Share*>(measured + requests + 1);
+  auto* const lengths = reinterpret_cast<AttentionRequest*>(dynamic_shared);
+  auto* const places = reinterpret_cast<work_list::Place*>(lengths + requests);
+  auto* const shares = reinterpret_cast<work_list::Share*>(places + requests + 1);
+  const work_list::DeviceLengths given{requests, page_size, qo_indptr, kv_indptr, kv_len, last_page_len};
+  Writer writer{{{&scan}, common, lengths, places, shares, plan, given}};
+  // The writers use the same memory, one after the other.
+  OneTileWriter one_tile_writer{{&scan},
+                                common,
+                                lengths,
+                                reinterpret_cast<work_list::OneTile*>(places),
+                                reinterpret_cast<work_list::OneTileShare*>(shares),
+                                plan,
+                                given};
   pdl_launch_dependents();  // at once, because this kernel takes only a few SMs
-  pdl_wait();
-  Writer writer{{{&scan},
-                 common,
-                 measured,
-                 shares,
-                 plan,
-                 {requests, page_size, qo_indptr, kv_indptr, kv_len, last_page_len}}};
-  const unsigned refusal = writer(workers);
+  writer.load(workers);
+  if (one_tile_writer()) return;
+  const unsigned refusal = writer();
   // A list for no kernel: the next attention launch refuses it.
   if (refusal != FAULT_NONE && blockIdx.x + threadIdx.x == 0) {
     plan[0] = 0;

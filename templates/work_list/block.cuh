@@ -1,6 +1,7 @@
 // The crew of the work list's writer: the threads of a block (writer.cuh says what a crew does).
 #pragma once
 #include "attention/words.h"
+#include "kiln/pdl.cuh"
 #include "kiln/types.cuh"
 
 namespace kiln::work_list {
@@ -10,7 +11,7 @@ struct Block {
   // The sums of the warps in a scan. A sum has at most WORDS words.
   enum : int { WARPS = THREADS / 32, WORDS = 8 };
   struct Shared {
-    u32 sums[WARPS][WORDS];
+    u32 sums[WORDS][WARPS];
   };
   Shared* shared;
 
@@ -27,13 +28,18 @@ struct Block {
     for (i32 i = threadIdx.x; i < n; i += THREADS) out |= f(i);
     return __syncthreads_or(out);
   }
+  // The last thread, whose warp has the least to do.
+  template <class F>
+  __device__ __forceinline__ void once(const F& f) const {
+    if (threadIdx.x == THREADS - 1) f();
+  }
   template <class F>
   __device__ __forceinline__ void spread(i32 n, const F& f) const {
 #pragma unroll 1
     for (i32 i = blockIdx.x * THREADS + threadIdx.x; i < n; i += gridDim.x * THREADS) f(i);
   }
 
-  // Rounds of THREADS values. Each warp scans its values, and the first warp scans the sums of the warps.
+  // Rounds of THREADS values. Each warp scans its values, and then the sums of all warps.
   template <class Sum, class Value, class Put>
   __device__ __forceinline__ Sum scan(i32 n, const Value& value, const Put& put) const {
     static_assert(sizeof(Sum) % 4 == 0 && sizeof(Sum) <= 4 * WORDS, "a sum is at most WORDS words");
@@ -47,28 +53,32 @@ struct Block {
         if (i < n) until = value(i);
         until = scan_warp<32>(until, lane);
       }
-      if (lane == 31) write(shared->sums[warp], until);
-      __syncthreads();
-      if (warp == 0) {
-        const Sum sums = lane < WARPS ? read<Sum>(shared->sums[lane]) : Sum{};
-        const Sum all = scan_warp<WARPS>(sums, lane);
-        if (lane < WARPS) write(shared->sums[lane], all);
-      }
+      if (lane == 31) write(warp, until);
       __syncthreads();
       Sum before = before_round;
-      if (warp > 0) before = before + read<Sum>(shared->sums[warp - 1]);
-      before_round = before_round + read<Sum>(shared->sums[WARPS - 1]);
+      Sum warps_before{}, of_round;
+      if (n <= 32) {
+        of_round = read<Sum>(0);
+      } else {
+        const Sum warps = scan_warp<WARPS>(lane < WARPS ? read<Sum>(lane) : Sum{}, lane);
+        warps_before = shuffle(warps, warp > 0 ? warp - 1 : 0);
+        of_round = shuffle(warps, WARPS - 1);
+      }
       if (round + 32 * warp < n) {
         const Sum lanes_before = shuffle(until, lane > 0 ? lane - 1 : 0);
+        if (warp > 0) before = before + warps_before;
         if (lane > 0) before = before + lanes_before;
         if (i < n) put(i, before);
       }
+      before_round = before_round + of_round;
       __syncthreads();
     }
     return before_round;
   }
 
+  static __device__ __forceinline__ void wait() { pdl_wait(); }
   static __device__ __forceinline__ void raise(int* word, int v) { atomicMax(word, v); }
+  static __device__ __forceinline__ void mark(int& word) { *const_cast<volatile int*>(&word) = 1; }
   static __device__ __forceinline__ void store(int* to, const AttentionItem& item) {
     const auto* const from = reinterpret_cast<const int*>(&item);
 #pragma unroll
@@ -83,17 +93,18 @@ struct Block {
   struct Words {
     u32 word[sizeof(Sum) / 4];
   };
+  // The sum of a warp.
   template <class Sum>
-  static __device__ __forceinline__ void write(u32* to, const Sum& v) {
+  __device__ __forceinline__ void write(int warp, const Sum& v) const {
     const Words<Sum> words = __builtin_bit_cast(Words<Sum>, v);
 #pragma unroll
-    for (int i = 0; i < static_cast<int>(sizeof(Sum) / 4); ++i) to[i] = words.word[i];
+    for (int i = 0; i < static_cast<int>(sizeof(Sum) / 4); ++i) shared->sums[i][warp] = words.word[i];
   }
   template <class Sum>
-  static __device__ __forceinline__ Sum read(const u32* from) {
+  __device__ __forceinline__ Sum read(int warp) const {
     Words<Sum> words;
 #pragma unroll
-    for (int i = 0; i < static_cast<int>(sizeof(Sum) / 4); ++i) words.word[i] = from[i];
+    for (int i = 0; i < static_cast<int>(sizeof(Sum) / 4); ++i) words.word[i] = shared->sums[i][warp];
     return __builtin_bit_cast(Sum, words);
   }
   template <class Sum>

@@ -1,4 +1,4 @@
-// The first two steps of the device's writer of work lists (writer.cuh): the lengths of a batch, and the cuts of its line.
+// The first steps of the device's writer of work lists (writer.cuh): the lengths of a batch, and the cuts of its line.
 // - load() reads the lengths of the requests, and the shape and limits that the list in the buffer names.
 // - measure() finds where the tiles of each request begin on the line.
 // - cut() finds the tile into which each cut falls.
@@ -16,6 +16,15 @@
 
 namespace kiln::work_list {
 
+/// Where a request's tiles are. Numbers of tiles, columns and items count groups of heads, with one head for each
+/// worker of a team.
+struct Place {
+  Int line_at;     // where its tiles begin on the line
+  int tiles_at;    // tiles of the requests before it
+  int columns_at;  // items of the requests before it, if no tile was cut
+  int live_at;     // columns of the requests before it that have kv tokens
+};
+
 /// The lengths of a batch in device memory, as kiln_attention_lengths has them.
 struct DeviceLengths {
   int requests, page_size;
@@ -23,17 +32,30 @@ struct DeviceLengths {
   const int* kv_indptr;
   const int* kv_len;         // may be null
   const int* last_page_len;  // may be null
-};
 
-/// A request as the writer keeps it. Numbers of tiles, columns and items count groups of heads, with one head for
-/// each worker of a team.
-struct Measured {
-  Int line_at;           // where its tiles begin on the line
-  int tiles_at;          // tiles of the requests before it
-  int columns_at;        // items of the requests before it, if no tile was cut
-  int live_at;           // columns of the requests before it that have kv tokens
-  int qo_begin, qo_len;  // as in AttentionRequest; qo_len is -1 if the lengths are not allowed
-  int kv_base, kv_len;
+  /// The lengths of request i; qo_len is -1 if they are not allowed.
+  KILN_BOTH AttentionRequest read(int i) const {
+    constexpr int MOST = (1 << 30) - 1;
+    // The loads come first, so that none of them waits for another one.
+    const bool paged = page_size > 0;
+    const int qo_begin = qo_indptr ? qo_indptr[i] : i;
+    const int qo_end = qo_indptr ? qo_indptr[i + 1] : i + 1;
+    const int kv_begin = kv_indptr[i], kv_end = kv_indptr[i + 1];
+    const int given = kv_len ? kv_len[i] : 0;
+    const int last_page = !kv_len && paged ? last_page_len[i] : 0;
+    bool right = qo_begin >= 0 && qo_end >= qo_begin && kv_begin >= 0 && kv_end >= kv_begin;
+    const int queries = right ? qo_end - qo_begin : -1, held = right ? kv_end - kv_begin : 0;
+    Int tokens = held;
+    if (kv_len) {
+      right = right && given <= (paged ? static_cast<Int>(held) * page_size : held);
+      tokens = given;
+    } else if (paged) {
+      right = right && (held == 0 || (1 <= last_page && last_page <= page_size));
+      tokens = held > 0 ? static_cast<Int>(held - 1) * page_size + last_page : 0;
+    }
+    right = right && tokens >= 0 && tokens <= MOST && queries <= MOST;
+    return {qo_begin, right ? queries : -1, kv_begin, static_cast<int>(tokens)};
+  }
 };
 
 /// A share, and the cut at its begin. The first share has no cut.
@@ -61,56 +83,114 @@ struct StepSum {
   KILN_BOTH StepSum operator+(const StepSum& b) const { return {steps + b.steps}; }
 };
 
+/// Limits of the writer for one tile.
+enum : int { ONE_TILE_MOST_LINE = 1 << 30, ONE_TILE_MOST = 0x7fff };
+
 /// Values that all threads of a block share.
 struct Common {
   TileShape shape;
   Slope slope;  // set if a request may have several tiles
-  Divisor by_team;
-  Int head_groups, team, most_shares, max_tokens, tokens;
+  Divisor by_team, most_shares, by_requests;
+  Int head_groups, team, max_tokens, tokens;
   Windows windows;
   int workers, kv_heads, longest;
-  unsigned refusal;  // a FaultReason found in the list that the buffer holds
-  int refused;       // the largest FaultReason found in the lengths
+  int made_for;        // attention_made_for() of the kernel
+  int tokens_of_tile;  // a request with more query tokens has several tiles of a head
+  int tokens_in_tile;  // query tokens of which the first tile has rows
+  int left, right;     // the windows of the kernel; -1: none
+  unsigned refusal;    // a FaultReason found in the list that the buffer holds
+  int refused;         // the largest FaultReason found in the lengths
+  int changed;         // 1: the header is not the one that prepare() has read
+  int several;         // 1: a request has several tiles of a head
+  int large;           // 1: the writer for one tile (one_tile.cuh) must not write this list
+  int unfit;           // 1: as `large`, found by that writer; threads may still read `large` then
+  enum : int { HEADER = 9 };
+  int header[HEADER];  // the words of read_header(), as prepare() has found them
   int starts[Slope::MOST_IN_TABLE];
   Int sums[Slope::MOST_IN_TABLE + 1];
 };
 
 /// A crew runs functions on the threads of a block:
 /// - each(n, f): f(i) for all i below n; returns when all are done, and shows what they wrote.
+/// - wait(): returns when the kernels before this one have ended.
 /// - any(n, f): as each(), and returns whether an f(i) was true.
+/// - once(f): f() on one thread; others may not see yet what it wrote.
 /// - spread(n, f): f(i) for the part of all i that this block of the grid has.
 /// - scan<Sum>(n, value, put): put(i, the sum of value(j) for all j < i); returns the sum of all.
 /// - raise(word, v): makes *word at least v.
+/// - mark(word): makes *word 1.
 /// - store(to, item): writes 12 words, aligned to 16 bytes.
 template <class Crew>
 struct Cutter {
   Crew crew;
   Common& common;
-  Measured* requests;  // [lengths.requests + 1]
-  Share* shares;       // [workers + 1]; after the last share comes one without a cut
+  AttentionRequest* requests;  // [lengths.requests]
+  Place* places;               // [lengths.requests + 1]
+  Share* shares;               // [workers + 1]; after the last share comes one without a cut
   int* list;
   DeviceLengths lengths;
 
   // ---- load ----
 
-  /// Reads all that the writer needs from device memory. Different threads read the list and the lengths, so they
-  /// wait for memory once. Returns whether a request may have several tiles.
-  KILN_BOTH bool load(int workers) {
-    const int n = lengths.requests, derives = n, slopes = n + 32;
-    const bool several = crew.any(n + 33, [&](int i) {
-      if (i < n) return read(i, requests[i]) && requests[i].qo_len > 1;
-      if (i != derives && i != slopes) return false;
-      const AttentionHeader from = *reinterpret_cast<const AttentionHeader*>(list);
+  /// Reads what the writers need. What follows from the header is derived before the kernels before this one have
+  /// ended, and again if they have changed it. So all blocks do the same.
+  KILN_BOTH void load(int workers) {
+    for (;;) {
+      prepare(workers);
+      crew.wait();
+      if (load_lengths()) return;
+      crew.each(0, [](int) {});  // all threads have seen that the header has changed
+    }
+  }
+
+  /// Derives what follows from the header of the list. Different threads derive the two parts.
+  KILN_BOTH void prepare(int workers) {
+    const int derives = 0, slopes = 32;
+    crew.each(33, [&](int i) {
+      if (i != derives && i != slopes) return;
+      int from[HEADER];
+      read_header(from);
       Shape shape;
-      const bool known = unpack({{from.shape[0], from.shape[1], from.shape[2]}}, shape);
+      const bool known = unpack({{from[4], from[5], from[6]}}, shape);
       if (i == derives) derive(from, known, shape, workers);
-      const bool slope = known && (lengths.qo_indptr || shape.group > shape.tile_rows);
-      if (i == slopes && slope) set_slope(shape);
-      return slope && shape.group > shape.tile_rows;
+      if (i == slopes && known && (lengths.qo_indptr || shape.group > shape.tile_rows)) set_slope(shape);
     });
-    const Shape& shape = common.shape;
-    return several && common.refusal == FAULT_NONE &&
-           crew.any(n, [&](int i) { return requests[i].qo_len * shape.group > shape.tile_rows; });
+  }
+
+  /// Returns false if the header has changed.
+  KILN_BOTH bool load_lengths() {
+    crew.once([&] { check(); });
+    crew.each(lengths.requests, [&](int i) {
+      const AttentionRequest of = lengths.read(i);
+      requests[i] = of;
+      if (of.qo_len > common.tokens_of_tile) crew.mark(common.several);
+    });
+    return common.changed == 0;
+  }
+
+  // The words of the header that follow from the kernel, the limits and the windows. The L1 may hold older ones.
+  enum : int { HEADER = Common::HEADER };
+  KILN_BOTH void read_header(int (&out)[HEADER]) const {
+    const auto* const from = reinterpret_cast<const volatile AttentionHeader*>(list);
+    out[0] = from->workers;
+    out[1] = from->kv_heads;
+    out[2] = from->window_left;
+    out[3] = from->window_right;
+    out[4] = from->shape[0];
+    out[5] = from->shape[1];
+    out[6] = from->shape[2];
+    out[7] = from->max_requests;
+    out[8] = from->max_tokens;
+  }
+  KILN_BOTH void check() const {
+    const int* const qo = lengths.qo_indptr;
+    int now[HEADER];
+    read_header(now);
+    common.tokens = qo ? static_cast<Int>(qo[lengths.requests]) - qo[0] : lengths.requests;
+    bool same = true;
+    for (int w = 0; w < HEADER; ++w) same = same && now[w] == common.header[w];
+    if (!same) crew.mark(common.changed);
+    if (common.tokens > now[8]) crew.mark(common.large);
   }
 
   KILN_BOTH void set_slope(const Shape& shape) {
@@ -120,71 +200,51 @@ struct Cutter {
     common.slope.sums = common.sums;
   }
 
-  KILN_BOTH void derive(const AttentionHeader& from, bool known, const Shape& shape, int workers) {
+  KILN_BOTH void derive(const int (&from)[HEADER], bool known, const Shape& shape, int workers) {
     Common& out = common;
-    out.workers = from.workers;
-    out.kv_heads = from.kv_heads;
-    out.windows = {from.window_left, from.window_right};
-    out.max_tokens = from.max_tokens;
-    out.longest = 0;
+    for (int w = 0; w < HEADER; ++w) out.header[w] = from[w];
+    out.workers = from[0];
+    out.kv_heads = from[1];
+    out.windows = {from[2], from[3]};
+    out.max_tokens = from[8];
+    out.longest = out.changed = out.several = out.unfit = 0;
     out.refused = FAULT_NONE;
-    out.refusal = !known || out.workers < 1 || out.kv_heads < 1                    ? FAULT_NO_LIST
-                  : lengths.requests > from.max_requests || out.workers != workers ? FAULT_LIMITS
-                                                                                   : FAULT_NONE;
+    out.refusal = !known || out.workers < 1 || out.kv_heads < 1          ? FAULT_NO_LIST
+                  : lengths.requests > from[7] || out.workers != workers ? FAULT_LIMITS
+                                                                         : FAULT_NONE;
+    out.large =
+        out.refusal != FAULT_NONE || lengths.requests > ONE_TILE_MOST || workers > ONE_TILE_MOST ? 1 : 0;
     if (out.refusal != FAULT_NONE) return;
-    const int* const qo = lengths.qo_indptr;
-    out.tokens = qo ? static_cast<Int>(qo[lengths.requests]) - qo[0] : lengths.requests;
     out.shape = TileShape(shape);
     out.team = team_size(shape, out.kv_heads, out.workers);
     out.by_team = Divisor(out.team);
     out.head_groups = divide(out.kv_heads, out.by_team);
-    out.most_shares = divide(out.workers, out.by_team);
-  }
-
-  /// The lengths of request i. Returns false if they are not allowed.
-  KILN_BOTH bool read(int i, Measured& out) const {
-    constexpr Int MOST = (1 << 30) - 1;
-    // The loads come first, so that none of them waits for another one.
-    const bool paged = lengths.page_size > 0;
-    const Int qo_begin = lengths.qo_indptr ? lengths.qo_indptr[i] : i;
-    const Int qo_end = lengths.qo_indptr ? lengths.qo_indptr[i + 1] : i + 1;
-    const Int kv_begin = lengths.kv_indptr[i], kv_end = lengths.kv_indptr[i + 1];
-    const Int given = lengths.kv_len ? lengths.kv_len[i] : 0;
-    const Int last_page = !lengths.kv_len && paged ? lengths.last_page_len[i] : 0;
-    const Int held = kv_end - kv_begin;
-    Int kv_len = held;
-    bool right = qo_begin >= 0 && qo_end >= qo_begin && kv_begin >= 0 && held >= 0;
-    if (lengths.kv_len) {
-      kv_len = given;
-      right = right && kv_len <= (paged ? held * lengths.page_size : held);
-    } else if (paged) {
-      const Int last = held > 0 ? last_page : lengths.page_size;
-      right = right && 1 <= last && last <= lengths.page_size;
-      kv_len = held > 0 ? (held - 1) * lengths.page_size + last : 0;
-    }
-    right = right && kv_len >= 0 && kv_len <= MOST && qo_end - qo_begin <= MOST;
-    out.qo_begin = static_cast<int>(qo_begin);
-    out.qo_len = right ? static_cast<int>(qo_end - qo_begin) : -1;
-    out.kv_base = static_cast<int>(kv_begin);
-    out.kv_len = static_cast<int>(kv_len);
-    return right;
+    out.most_shares = Divisor(divide(out.workers, out.by_team));
+    out.by_requests = Divisor(larger(lengths.requests, 1));
+    out.tokens_of_tile = static_cast<int>(divide(shape.tile_rows, out.shape.by_group));
+    out.tokens_in_tile = static_cast<int>(divide(shape.tile_rows - 1, out.shape.by_group)) + 1;
+    out.left = shape.window ? from[2] : -1;
+    out.right = shape.causal ? 0 : shape.window ? from[3] : -1;
+    out.made_for = static_cast<int>(
+        attention_made_for(static_cast<unsigned>(shape.tile_rows), static_cast<unsigned>(shape.tile_kv),
+                           static_cast<unsigned>(shape.group), shape.causal, shape.tiles_together, from[3]));
   }
 
   // ---- measure ----
 
-  KILN_BOTH TileRanges tiles_of(const Measured& of) const {
+  KILN_BOTH TileRanges tiles_of(const AttentionRequest& of) const {
     return TileRanges(common.shape, common.windows, of);
   }
   // Few batches need the sums over many tiles. They are kept out of the other code, which has to be short: a
   // kernel of a few microseconds runs all of it for the first time.
-  KILN_BOTH KILN_APART Int cost_of_many(const Measured& of) const {
+  KILN_BOTH KILN_APART Int cost_of_many(const AttentionRequest& of) const {
     return Tiles(common.shape, common.slope, common.windows, of).cost();
   }
-  KILN_BOTH KILN_APART Tiles::Reach within_many(const Measured& of, Int cost) const {
+  KILN_BOTH KILN_APART Tiles::Reach within_many(const AttentionRequest& of, Int cost) const {
     return Tiles(common.shape, common.slope, common.windows, of).within(cost, {0, 0});
   }
   /// The cost of all tiles of one group of heads.
-  KILN_BOTH Int cost_of(const Measured& of, const TileRanges& tiles) const {
+  KILN_BOTH Int cost_of(const AttentionRequest& of, const TileRanges& tiles) const {
     if (tiles.count() > 1) return cost_of_many(of);
     return tiles.count() * (common.shape.tile_cost + tiles.kv_blocks(0));
   }
@@ -219,10 +279,10 @@ struct Cutter {
                             static_cast<int>(live ? heads : 0)};
         },
         [&](Int i, const RequestSum& before) {
-          requests[i].line_at = before.line;
-          requests[i].tiles_at = before.tiles;
-          requests[i].columns_at = before.columns;
-          requests[i].live_at = before.live;
+          places[i].line_at = before.line;
+          places[i].tiles_at = before.tiles;
+          places[i].columns_at = before.columns;
+          places[i].live_at = before.live;
         });
   }
 
@@ -243,12 +303,12 @@ struct Cutter {
 
   /// The last request whose `member` is at most `value`. REQUIRES: value is below that of the end.
   template <class T>
-  KILN_BOTH int request_at(T Measured::*member, T value) const {
+  KILN_BOTH int request_at(T Place::*member, T value) const {
     int low = 0;
     KILN_KEEP_LOOP
     for (int high = lengths.requests; high - low > 1;) {
       const int middle = (low + high) / 2;
-      (requests[middle].*member <= value ? low : high) = middle;
+      (places[middle].*member <= value ? low : high) = middle;
     }
     return low;
   }
@@ -256,9 +316,8 @@ struct Cutter {
   /// The largest cost of a tile. Only the first head of each request counts, since the other heads are alike.
   KILN_BOTH void find_longest(int tiles_of_all) {
     crew.each(tiles_of_all, [&](int i) {
-      const Measured& of = requests[request_at(&Measured::tiles_at, static_cast<int>(i))];
-      const TileRanges tiles = tiles_of(of);
-      const int tile = i - of.tiles_at;
+      const int r = request_at(&Place::tiles_at, i), tile = i - places[r].tiles_at;
+      const TileRanges tiles = tiles_of(requests[r]);
       if (tile < tiles.count())
         crew.raise(&common.longest, static_cast<int>(tiles.kv_blocks(tile) + common.shape.tile_cost));
     });
@@ -274,9 +333,9 @@ struct Cutter {
     crew.each(static_cast<int>(cutting.shares) + 1, [&](int s) {
       if (s == 0 || s == cutting.shares) return clear_cut(s, s == 0 ? -1 : cutting.total);
       Share& out = shares[s];
-      const int r = request_at(&Measured::tiles_at, s - 1);
+      const int r = request_at(&Place::tiles_at, s - 1);
       const TileRanges tiles = tiles_of(requests[r]);
-      const int nth = s - 1 - requests[r].tiles_at;
+      const int nth = s - 1 - places[r].tiles_at;
       const Int head = common.head_groups == 1 ? 0 : divide(nth, tiles.count());
       out.tile_begin = s - 1;  // any numbers that rise
       out.request = r;
@@ -295,7 +354,7 @@ struct Cutter {
 
   /// Makes the cut at which share s begins. Returns true if the share now begins elsewhere than before. The
   /// thread of the share before may write its `begun` at the same time. That thread then returns true, and this cut
-  /// is made again. The first round takes each share to begin inside a tile, as most do.
+  /// is made again. The first round takes each share to begin at its even place inside a tile, as most do.
   KILN_BOTH bool cut_at(const Cutting& cutting, int s, bool first) const {
     Share& out = shares[s];
     if (s == 0 || s == cutting.shares) {
@@ -303,10 +362,10 @@ struct Cutter {
       if (first) clear_cut(s, s == 0 ? -1 : cutting.total);
       return false;
     }
-    const Int begun = !first   ? *const_cast<const volatile Int*>(&shares[s - 1].begun)
-                      : s == 1 ? 0
-                               : cutting.even(s - 1) - cutting.tile_cost;
+    const auto guess = [&](int share) { return share == 0 ? 0 : cutting.even(share) - cutting.tile_cost; };
+    const Int begun = first ? guess(s - 1) : *const_cast<const volatile Int*>(&shares[s - 1].begun);
     if (!first && begun == out.seen) return false;
+    const Int before = first ? guess(s) : out.begun;
     if (first) clear_cut(s, cutting.total);
     out.seen = begun;
     Int begins = cutting.total;
@@ -319,9 +378,8 @@ struct Cutter {
       out.at = static_cast<int>(cutting.cut_tile(cut, out.tile_begin, end, begun));
       begins = out.at < out.kv_blocks ? out.tile_begin + out.at : end;
     }
-    if (!first && begins == out.begun) return false;
     *const_cast<volatile Int*>(&out.begun) = begins;
-    return true;
+    return begins != before;
   }
 
   /// Walks from the tile of a cut to the tile at this place of the line, over at most MOST_STEPS tiles of its request. A
@@ -346,13 +404,13 @@ struct Cutter {
   KILN_BOTH void find_tile(Int place, Share& out) const {
     if (out.request >= 0 && out.tile_begin <= place && walk_to(place, out)) return;
     Int r = out.request;
-    if (r < 0 || !(requests[r].line_at <= place && place < requests[r + 1].line_at))
-      r = request_at(&Measured::line_at, place);
+    if (r < 0 || !(places[r].line_at <= place && place < places[r + 1].line_at))
+      r = request_at(&Place::line_at, place);
     const TileRanges tiles = tiles_of(requests[r]);
-    const Int in_request = place - requests[r].line_at;
+    const Int in_request = place - places[r].line_at;
     Int head = 0, in_head = in_request;
     if (common.head_groups > 1) {
-      const Int of_head = divide_any(requests[r + 1].line_at - requests[r].line_at, common.head_groups);
+      const Int of_head = divide_any(places[r + 1].line_at - places[r].line_at, common.head_groups);
       head = divide_any(in_request, of_head);
       in_head -= head * of_head;
     }

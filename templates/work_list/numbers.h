@@ -47,6 +47,11 @@ KILN_BOTH constexpr Int divide(Int a, const Divisor& b) {
 /// Divides in 32 bits where both numbers fit. REQUIRES: 0 <= a, 0 < b.
 KILN_BOTH constexpr Int divide_any(Int a, Int b) { return ((a | b) >> 32) == 0 ? divide(a, b) : a / b; }
 
+/// REQUIRES: 0 <= a.
+KILN_BOTH constexpr Int divide_any(Int a, const Divisor& b) {
+  return (a >> 32) == 0 ? divide(a, b) : a / static_cast<Int>(b.value);
+}
+
 KILN_BOTH constexpr Int common_divisor(Int a, Int b) {
   KILN_KEEP_LOOP
   while (b != 0) {

@@ -25,15 +25,14 @@ struct ShareSum {
 template <class Crew>
 struct Writer : Cutter<Crew> {
   using Base = Cutter<Crew>;
-  using Base::common, Base::crew, Base::lengths, Base::list, Base::requests, Base::shares;
+  using Base::common, Base::crew, Base::lengths, Base::list, Base::places, Base::requests, Base::shares;
 
-  /// Writes the list, or returns the FaultReason for which it does not.
-  KILN_BOTH unsigned operator()(int workers) {
-    const bool many = this->load(workers);
+  /// Writes the list, or returns the FaultReason for which it does not. REQUIRES: load().
+  KILN_BOTH unsigned operator()() {
     if (common.refusal != FAULT_NONE) return common.refusal;
-    const RequestSum all = this->measure(many);
+    const RequestSum all = this->measure(common.several != 0);
     if (common.refused != FAULT_NONE) return static_cast<unsigned>(common.refused);
-    if (all.tiles <= common.most_shares) this->find_longest(all.tiles);
+    if (all.tiles <= static_cast<int>(common.most_shares.value)) this->find_longest(all.tiles);
     const Cutting cutting(common.shape, {all.line, all.tiles, common.longest}, common.most_shares);
     cutting.alone ? this->part(cutting) : this->cut(cutting);
     const ShareSum counted = count(cutting, all);
@@ -58,7 +57,7 @@ struct Writer : Cutter<Crew> {
   };
   KILN_BOTH Around around(const Share& cut, const TileRanges& tiles) const {
     const int each = items_of_column(tiles), after = static_cast<int>(tiles.count()) - 1 - cut.tile;
-    return {requests[cut.request].columns_at + cut.head * each, items_of_run(tiles, cut.tile),
+    return {places[cut.request].columns_at + cut.head * each, items_of_run(tiles, cut.tile),
             items_of_run(tiles, after), each};
   }
 
@@ -98,14 +97,14 @@ struct Writer : Cutter<Crew> {
   }
   /// Columns that have kv tokens, before this one.
   KILN_BOTH int live_before(int request, int head) const {
-    const Measured& of = requests[request];
-    const bool live = requests[request + 1].live_at > of.live_at;
+    const Place& of = places[request];
+    const bool live = places[request + 1].live_at > of.live_at;
     return of.live_at + (live ? head : 0);
   }
   /// Returns whether an item between two cut tiles has kv tokens. Of an item with several tiles, only the first
   /// tile counts.
   KILN_BOTH bool is_live(const Share& from, const Share& to, const Middle& of) const {
-    int begin = 0, end = requests[lengths.requests].live_at;
+    int begin = 0, end = places[lengths.requests].live_at;
     if (from.request >= 0) {
       const TileRanges tiles = tiles_of(requests[from.request]);
       const int behind = of.same_column ? to.tile : static_cast<int>(tiles.count());
@@ -191,21 +190,21 @@ struct Writer : Cutter<Crew> {
 
   // ---- write ----
 
-  /// Where an item is: the tiles [tile, tile + many) of a request and a group of heads.
-  struct Place {
+  /// The tiles [tile, tile + many) of a request and a group of heads, which are one item.
+  struct Stretch {
     int request, head, tile, many;
     int cut;  // the cut whose tile this is, or a piece of it; -1: the item has only whole tiles
   };
-  KILN_BOTH static Place place_of(const Share& cut, int number) {
+  KILN_BOTH static Stretch stretch_of(const Share& cut, int number) {
     return {cut.request, cut.head, cut.tile, 1, number};
   }
   /// Item `nth` of a share.
-  KILN_BOTH Place place_of_item(int s, int nth, int columns) const {
+  KILN_BOTH Stretch stretch_of_item(int s, int nth, int columns) const {
     const Share &share = shares[s], &next = shares[s + 1];
-    if (begins_in_tile(share) && nth-- == 0) return place_of(share, s);
+    if (begins_in_tile(share) && nth-- == 0) return stretch_of(share, s);
     const Middle between = middle(share, next, columns);
-    if (nth >= between.items()) return place_of(next, s + 1);
-    Place out{share.request, share.head, share.tile + 1 + nth, 0, -1};
+    if (nth >= between.items()) return stretch_of(next, s + 1);
+    Stretch out{share.request, share.head, share.tile + 1 + nth, 0, -1};
     int end = next.tile;  // of the last item that is made of several tiles
     if (nth >= between.first + between.full) {
       out.request = next.request;
@@ -213,8 +212,8 @@ struct Writer : Cutter<Crew> {
       out.tile = nth - between.first - between.full;
     } else if (nth >= between.first) {
       const int at = between.column_at + nth - between.first;
-      out.request = request_at(&Measured::columns_at, at);
-      out.tile = at - requests[out.request].columns_at;  // of all heads
+      out.request = request_at(&Place::columns_at, at);
+      out.tile = at - places[out.request].columns_at;  // of all heads
       end = -1;
     } else if (!between.same_column) {
       end = 0;
@@ -232,8 +231,8 @@ struct Writer : Cutter<Crew> {
 
   /// Item `nth` of a share, as the first worker of the team has it.
   KILN_BOTH AttentionItem item_of(const Cutting& cutting, int s, int nth, int columns) const {
-    const Place place = place_of_item(s, nth, columns);
-    const Measured& of = requests[place.request];
+    const Stretch place = stretch_of_item(s, nth, columns);
+    const AttentionRequest& of = requests[place.request];
     const KvRange range = tiles_of(of).range(place.tile);
     AttentionItem out = {place.request,
                          static_cast<int>(place.head * common.team),
@@ -294,18 +293,11 @@ struct Writer : Cutter<Crew> {
           s < cutting.shares ? shares[s].items_at * team + member * shares[s].items : counted.items * team);
       AttentionWords::counters(list, workers)[i] = 0;
     });
-    crew.spread(lengths.requests, [&](int i) {
-      const Measured& of = requests[i];
-      reinterpret_cast<AttentionRequest*>(list + requests_at)[i] = {of.qo_begin, of.qo_len, of.kv_base,
-                                                                    of.kv_len};
-    });
+    crew.spread(lengths.requests,
+                [&](int i) { reinterpret_cast<AttentionRequest*>(list + requests_at)[i] = requests[i]; });
     crew.spread(1, [&](int) {
-      const Shape& shape = common.shape;
       AttentionHeader& to = *reinterpret_cast<AttentionHeader*>(list);
-      to.made_for = static_cast<int>(
-          attention_made_for(static_cast<unsigned>(shape.tile_rows), static_cast<unsigned>(shape.tile_kv),
-                             static_cast<unsigned>(shape.group), shape.causal, shape.tiles_together,
-                             static_cast<int>(common.windows.right)));
+      to.made_for = common.made_for;
       to.requests = lengths.requests;
       to.tokens = static_cast<int>(common.tokens);
       to.slots = counted.slots;

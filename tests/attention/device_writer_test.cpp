@@ -57,6 +57,21 @@ class DrawLengths : public Draws {
     return out;
   }
 
+  /// A batch in which each request has at most one tile of a kv head.
+  LengthsOnDevice batch_of_one_tile() {
+    LengthsOnDevice out = batch();
+    if (out.qo.empty()) {
+      out.shape.tile_rows = std::max(out.shape.tile_rows, out.shape.group);
+    } else {
+      std::int64_t most = 1;
+      for (std::size_t i = 0; i + 1 < out.qo.size(); ++i)
+        most = std::max<std::int64_t>(most, out.qo[i + 1] - out.qo[i]);
+      out.shape.group = of({1, 2, 4, 7});
+      out.shape.tile_rows = most * out.shape.group + (*this)(0, 3);
+    }
+    return out;
+  }
+
   /// Lists of more than 2^18 words would take most of the time.
   LengthsOnDevice batch() {
     LengthsOnDevice out = any_batch();
@@ -124,6 +139,35 @@ TEST_P(AttentionListOnDevice, IsTheHostsWordForWord) {
   }
 }
 
+TEST_P(AttentionListOnDevice, OfOneTileEachIsTheHostsFromBothWriters) {
+  DrawLengths draw(GetParam() + 2000);
+  for (int i = 0; i < 200; ++i) {
+    const LengthsOnDevice batch = draw.batch_of_one_tile();
+    const std::vector<std::int32_t> expected = of_host(batch);
+    for (const bool any_writer : {true, false}) {
+      std::vector<std::int32_t> words = begun(batch);
+      const DeviceResult result =
+          write_on_device(words, batch.lengths(), static_cast<int>(batch.limits.workers), 3, any_writer);
+      ASSERT_EQ(result.refusal, FAULT_NONE) << "batch " << i;
+      ASSERT_EQ(result.one_tile, any_writer) << "batch " << i;
+      ASSERT_EQ(words, expected) << "batch " << i;
+    }
+  }
+}
+
+TEST_P(AttentionListOnDevice, IsTheHostsIfSomeBlocksHaveReadAnEarlierHeader) {
+  DrawLengths draw(GetParam() + 3000);
+  for (int i = 0; i < 50; ++i) {
+    const LengthsOnDevice batch = i % 2 == 0 ? draw.batch() : draw.batch_of_one_tile();
+    std::vector<std::int32_t> words = begun(batch);
+    const int late = static_cast<int>(draw(1, 3));
+    ASSERT_EQ(write_on_device(words, batch.lengths(), static_cast<int>(batch.limits.workers), 3, true, late)
+                  .refusal,
+              FAULT_NONE);
+    ASSERT_EQ(words, of_host(batch)) << "batch " << i;
+  }
+}
+
 TEST_P(AttentionListOnDevice, IsTheHostsAfterAnyOtherList) {
   DrawLengths draw(GetParam() + 1000);
   for (int i = 0; i < 50; ++i) {
@@ -168,6 +212,19 @@ class AttentionListOfTheDevice : public ::testing::Test {
 };
 
 TEST_F(AttentionListOfTheDevice, IsWrittenWhereEverythingIsRight) { EXPECT_EQ(write(), FAULT_NONE); }
+
+TEST_F(AttentionListOfTheDevice, OfALongLineOfOneTileEachIsTheHosts) {
+  batch_.shape = {.tile_rows = 2, .tile_kv = 1, .group = 2, .causal = true};
+  batch_.qo = {0, 1, 2};
+  for (const std::int32_t length : {1 << 27, 1 << 28}) {  // four tiles, and lines below and above 2^30
+    batch_.kv = {0, length, 2 * length};
+    words_ = begun(batch_);
+    const DeviceResult result = write_on_device(words_, batch_.lengths(), 7);
+    EXPECT_EQ(result.refusal, FAULT_NONE);
+    EXPECT_EQ(result.one_tile, length == 1 << 27);
+    EXPECT_EQ(words_, of_host(batch_));
+  }
+}
 
 TEST_F(AttentionListOfTheDevice, IsRefusedInABufferWithoutAListForIt) {
   batch_.limits.on_device = false;
