@@ -34,6 +34,17 @@ def _blocks(d):
     return experts, torch.arange(32, dtype=I32, device=d), torch.full((1,), 24, dtype=I32, device=d)
 
 
+def _full_blocks(d):
+    """_blocks(), of which all are in use and all places have pairs, in another order than that of the places."""
+    places = (torch.arange(24, device=d) * 7 % 24).to(I32)
+    return torch.tensor([2, 0, 2], dtype=I32, device=d), places, torch.full((1,), 24, dtype=I32, device=d)
+
+
+def _places_of(d):
+    """A place for each pair of 6 tokens and 4 experts."""
+    return (torch.arange(24, device=d) * 7 % 24).to(I32).view(6, 4)
+
+
 _GATED = {"act": "silu", "gated": True}
 
 
@@ -203,6 +214,32 @@ def cases():
                 {"act": "silu", "gated": True},
             ),
         ),
+        (
+            "moe_gemm_fp8",
+            lambda d: (
+                (
+                    *(t(d, 24, 128, dtype=E4M3), t(d, 4, 256, 128, dtype=E4M3), scales(d, 24, 1, column_major=True)),
+                    *(scales(d, 4, 2, 1), *_full_blocks(d), 1, 8),
+                ),
+                {"weights": scales(d, 24, 1), "weight": "result", "pairs": 24},
+            ),
+        ),
+        (
+            "moe_gemm_fp8_quant",
+            lambda d: (
+                (
+                    *(t(d, 24, 256, dtype=E4M3), t(d, 4, 256, 256, dtype=E4M3), scales(d, 24, 2, column_major=True)),
+                    *(scales(d, 4, 2, 2), *_full_blocks(d), 1, 8),
+                ),
+                {"act": "silu", "gated": True, "pairs": 24},
+            ),
+        ),
+        (
+            "moe_gemm",
+            lambda d: ((t(d, 24, 64), t(d, 4, 128, 64), *_full_blocks(d), 1, 8, t(d, 4, 128)), {"pairs": 24, "to_places": True}),
+        ),
+        ("moe_place", lambda d: ((t(d, 6, 64), _places_of(d), 24), {})),
+        ("moe_place_quant", lambda d: ((t(d, 6, 256), _places_of(d), 24), {})),
     ]
 
 
@@ -216,7 +253,7 @@ def with_rows(name, arguments, named, times):
         by_position
         or "cu_seqlens" in named
         or name.startswith(("attn_decode", "attn_prefill", "attn_sm90", "attn_work_list", "mla_decode"))
-        or name.startswith("moe_gemm")
+        or name.startswith(("moe_gemm", "moe_place"))
     ):
         return None
     rows = arguments[2 if "append" in name else 0].shape[0]

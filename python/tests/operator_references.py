@@ -311,21 +311,31 @@ def moe_gemm(
     limit=7.0,
     early_b=False,
     out_dtype=None,
+    pairs=0,
+    to_places=False,
 ):
-    """Rows without a place are NaN, as the operator does not write them."""
-    rows, columns = a.shape[0] * k, b.shape[1] // (2 if gated else 1)
+    """Rows without a place are NaN, as the operator does not write them.
+
+    With `pairs`, a has a row for each place, and with `to_places` the result has one.
+    """
+    rows, columns = pairs or a.shape[0] * k, b.shape[1] // (2 if gated else 1)
     d = torch.full((rows, columns), math.nan, dtype=torch.float64, device=a.device)
     for place in range(0, int(num_tokens_post_padded), block):
-        pairs, expert = sorted_token_ids[place : place + block].long(), int(expert_ids[place // block])
-        pairs = pairs[pairs < rows]
+        named, expert = sorted_token_ids[place : place + block].long(), int(expert_ids[place // block])
+        named = named[named < rows]
         if expert < 0:
-            d[pairs] = 0
+            d[named] = 0
             continue
-        factors = 1 if weights is None else weights.double().reshape(-1, 1)[pairs]
-        y = a[pairs // k].double() @ b[expert].double().t()
+        factors = 1 if weights is None else weights.double().reshape(-1, 1)[named]
+        y = a[place : place + len(named)] if pairs else a[named // k]
+        y = y.double() @ b[expert].double().t()
         of_product = factors if weight == "product" else 1
         y = _of_experts(y, None if bias is None else bias[expert], of_product, act, gated, order, alpha, limit)
-        d[pairs] = y * (factors if weight == "result" else 1)
+        d[named] = y * (factors if weight == "result" else 1)
+    if to_places:
+        places = sorted_token_ids.long().clamp(max=rows)
+        places[int(num_tokens_post_padded) :] = rows
+        d = torch.cat([d, d.new_full((1, columns), math.nan)])[places]
     return (d,), {}
 
 
@@ -345,7 +355,19 @@ def moe_gemm_w4a16(a, b, scale_b, expert_ids, places, used, zero_b=None, codes="
 
 
 def moe_gemm_fp8_quant(*arguments, **named):
-    return _by_group(moe_gemm_fp8(*arguments, **named)[0][0], 128), {}
+    return _by_group(moe_gemm_fp8(*arguments, **named, to_places="pairs" in named)[0][0], 128), {}
+
+
+def moe_place(x, inverse, places):
+    """Places of no pair are NaN, as the operator does not write them."""
+    out = torch.full((places, x.shape[1]), math.nan, dtype=torch.float64, device=x.device)
+    pair = (inverse.flatten() >= 0).nonzero().flatten()
+    out[inverse.flatten()[pair].long()] = x.double()[pair // inverse.shape[1]]
+    return (out,), {}
+
+
+def moe_place_quant(x, inverse, places):
+    return _by_group(moe_place(x, inverse, places)[0][0], 128), {}
 
 
 def fused_moe(

@@ -74,8 +74,9 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::pieces][Shape::width
 #pragma unroll
       for (int i = 0; i < PARTS; ++i) factor[i] = load_one(factors[i] + begin);
     }
-    // Adds `part`, the products of a piece with the stage at `at`, which have ended.
-    const auto add = [&](f32(&part)[RIGHT / 2], int step, int piece = 0) {
+    // Adds `part`, the products of a piece with the stage at `at`, which have ended. `held` has the scales of this thread's
+    // rows, if they were read before.
+    const auto add = [&](f32(&part)[RIGHT / 2], int step, int piece = 0, const f32* held = nullptr) {
       f32(&to)[RIGHT / 2] = sums[piece];
       const bool last = piece == PIECES - 1;
       f32 next[PARTS];
@@ -88,15 +89,14 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::pieces][Shape::width
       if constexpr (Shared::scaled && !Shape::swap) {
         const int row = (group * HALVES + piece / ACROSS) * 64 + wgmma_row();
         const int along = piece % ACROSS * (RIGHT / 2);
-        const f32 up = token_scale[row], down = token_scale[row + 8];
+        const f32 up = held ? held[0] : token_scale[row], down = held ? held[1] : token_scale[row + 8];
         if (last) {
           __syncwarp();  // all lanes have read their scales
           release(at.stage);
         }
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; ++i)
-          to[i] +=
-              part[i] * ((i % 4 < 2 ? up : down) * factor[PARTS == 2 && along + i >= ACROSS * RIGHT / 4]);
+          to[i] += part[i] * ((i % 4 < 2 ? up : down) * factor[(along + i) / (ACROSS * RIGHT / 2 / PARTS)]);
       } else if constexpr (Shared::scaled) {
 #pragma unroll
         for (int i = 0; i < RIGHT / 2; i += 4) {
@@ -152,19 +152,30 @@ __device__ __forceinline__ void multiply(f32 (&sums)[Shape::pieces][Shape::width
     } else {
       // The fence of copied stages waits for memory. So a warp waits for the next stage while the products of this one run.
       constexpr bool AHEAD = Shared::copied && !Shape::swap;
+      // Scales of tokens that are read before the products begin are there when these have ended.
+      constexpr bool HOLD = Shared::scaled && !Shape::swap && ACROSS > 1;
       if constexpr (AHEAD) wait_for(at);
 #pragma unroll 1
       for (int step = begin; step < end; ++step) {
+        f32 held[HALVES][2];
+        if constexpr (HOLD) {
+          if constexpr (!AHEAD) wait_for(at);
+#pragma unroll
+          for (int half = 0; half < HALVES; ++half) {
+            const f32* const from = shared.scales[at.stage] + (group * HALVES + half) * 64 + wgmma_row();
+            held[half][0] = from[0], held[half][1] = from[8];
+          }
+        }
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
-          begin_products(even, at, false, piece, AHEAD);
+          begin_products(even, at, false, piece, AHEAD || HOLD);
           if (AHEAD && piece == PIECES - 1 && step + 1 < end) {
             RingPlace next = at;
             shared.ring.next(next);
             wait_for(next);
           }
           wgmma_wait<0>();
-          add(even, step, piece);
+          add(even, step, piece, HOLD ? held[piece / ACROSS] : nullptr);
         }
       }
     }

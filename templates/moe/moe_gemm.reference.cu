@@ -8,14 +8,17 @@ namespace kiln {
 namespace reference {
 
 template <typename T, typename OUT, int N, int K, int E, Layout LAYOUT, int BLOCK, Factors SCALES, bool GATED,
-          Order ORDER, Activation ACT, bool BIAS, typename BIAS_T, Weight WEIGHT>
+          Order ORDER, Activation ACT, bool BIAS, typename BIAS_T, Weight WEIGHT, bool PLACED_A,
+          bool PLACED_D>
 __global__ void moe_gemm(f64* d, const T* a, const T* b, const i32* expert_ids, const i32* sorted_token_ids,
                          const i32* num_tokens_post_padded, i32 rows, i32 k, i32 /*capacity*/, i64 stride_d,
                          i64 stride_a, i64 stride_b, i64 stride_b_expert, const f32* scale_a,
                          i64 stride_scale_a, i64 step_scale_a, const f32* scale_b, const BIAS_T* bias,
-                         const f32* weights, f32 alpha, f32 limit, f64* scale_d, i64 stride_scale_d) {
+                         const f32* weights, f32 alpha, f32 limit, f64* scale_d, i64 stride_scale_d,
+                         i64 step_scale_d) {
   // blockIdx.x is a place of sorted_token_ids or a row of d. Whole blocks of threads return here.
   i64 row = blockIdx.x;
+  const i64 place = row;
   i32 expert;
   if constexpr (LAYOUT == Layout::routed) {
     if (row >= *num_tokens_post_padded) return;
@@ -28,7 +31,8 @@ __global__ void moe_gemm(f64* d, const T* a, const T* b, const i32* expert_ids, 
     expert = static_cast<i32>(row / rows);
     if (row % rows >= expert_ids[expert]) return;
   }
-  const i64 of_a = LAYOUT == Layout::routed ? row / k : row;
+  const i64 of_a = PLACED_A ? place : LAYOUT == Layout::routed ? row / k : row;
+  const i64 of_d = PLACED_D ? place : row;
   constexpr i64 B_COUNT = GATED ? 2 * N : N;
   const f64 weight = WEIGHT != Weight::none ? static_cast<f64>(weights[row]) : 1.0;
 
@@ -57,11 +61,11 @@ __global__ void moe_gemm(f64* d, const T* a, const T* b, const i32* expert_ids, 
     f64 largest = 1e-10;
     for (int i = 0; i < 128; ++i) largest = fmax(largest, magnitudes[i]);
     const f64 scale = largest / 448.0;
-    if (threadIdx.x == 0) scale_d[row * stride_scale_d + blockIdx.y] = scale;
+    if (threadIdx.x == 0) scale_d[of_d * stride_scale_d + blockIdx.y * step_scale_d] = scale;
     y /= scale;
     y = y > 448.0 ? 448.0 : y < -448.0 ? -448.0 : y;
   }
-  if (n < N) d[row * stride_d + n] = y;
+  if (n < N) d[of_d * stride_d + n] = y;
 }
 
 }  // namespace reference

@@ -7,6 +7,9 @@
 //   before only meets sums that nobody stores.
 // - Results go to the rows that the routing names.
 //
+// PLACED_A: a has a row for each place, so that TMA loads the tokens of a tile by one instruction. Rows of places without a
+// row of d may have any values, which meet only sums that nobody stores. PLACED_D: results go to the places themselves.
+//
 // PAIR: the two blocks of a cluster have neighbouring blocks of rows and the same columns. They go through their rings
 // together. Where both have the same expert, each loads half of b for both. Power limits products of many tokens on an
 // H200, and a copy of b for two blocks takes less of it.
@@ -54,17 +57,18 @@ struct UsedBlocks {
 };
 
 template <typename AB, typename OUT, int N, int K, int E, Layout LAYOUT, typename Shape, Factors SCALES,
-          typename Finish, bool EARLY_B, int GROUP>
+          typename Finish, bool EARLY_B, int GROUP, bool PLACED_A, bool PLACED_D>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
-    moe_gemm(const AB* a, i64 stride_a, const __grid_constant__ TensorMap map_b, OUT* d,
-             const i32* expert_ids, const i32* sorted_token_ids, const i32* num_tokens_post_padded, i32 rows,
-             i32 k, i64 stride_d, const f32* scale_a, i64 stride_scale_a, i64 step_scale_a,
-             const f32* scale_b, const typename Finish::Bias* bias, const f32* weights, f32 alpha, f32 limit,
-             f32* scale_d, i64 stride_scale_d) {
+    moe_gemm(const AB* a, i64 stride_a, const __grid_constant__ TensorMap map_a,
+             const __grid_constant__ TensorMap map_b, OUT* d, const i32* expert_ids,
+             const i32* sorted_token_ids, const i32* num_tokens_post_padded, i32 rows, i32 k, i64 stride_d,
+             const f32* scale_a, i64 stride_scale_a, i64 step_scale_a, const f32* scale_b,
+             const typename Finish::Bias* bias, const f32* weights, f32 alpha, f32 limit, f32* scale_d,
+             i64 stride_scale_d, i64 step_scale_d) {
   constexpr bool SWAP = Shape::swap, GATED = Finish::gated, BLOCKWISE = SCALES == Factors::block;
   constexpr int LEFT = Shape::left, RIGHT = Shape::right, WARPGROUPS = Shape::warpgroups,
                 LOADER = 128 * WARPGROUPS;
-  using Memory = GemmShared<AB, Shape, BLOCKWISE, false, true>;
+  using Memory = GemmShared<AB, Shape, BLOCKWISE, false, !PLACED_A>;
   constexpr int BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK)), BLOCK = Memory::TOKENS;
   constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;
   constexpr int PARTS = scale_parts<Shape, GATED>, LOADERS = Shape::loaders, PAIR = Shape::pair;
@@ -91,8 +95,11 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
 
   const int rank = PAIR > 1 ? static_cast<int>(cluster_rank()) : 0;
   const int first_tile = blockIdx.x / PAIR, stride_tiles = gridDim.x / PAIR;
-  if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS * PAIR, 1 + LOADERS);
-  if (threadIdx.x == LOADER) tma_prefetch(map_b);
+  if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS * PAIR, PLACED_A ? 1 : 1 + LOADERS);
+  if (threadIdx.x == LOADER) {
+    tma_prefetch(map_b);
+    if constexpr (PLACED_A) tma_prefetch(map_a);
+  }
   if constexpr (!EARLY_B) pdl_wait();
   if constexpr (LAYOUT == Layout::masked) {
     if (threadIdx.x < 32) used.count(expert_ids, rows);
@@ -133,13 +140,15 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   RingPlace at;
 
   if (threadIdx.x >= LOADER) {
-    if constexpr (Shape::blocks == 1) give_registers_to<56>();
+    if constexpr (Shape::blocks == 1) give_registers_to<PLACED_A ? 40 : 56>();
     // Four threads copy a row, 16 bytes at a time: first its first half, then the other. Each 8 neighbouring threads have
     // rows r and r + 4, whose swizzles are apart, so that their writes meet no bank twice.
     constexpr int AT_ONCE = LOADERS / 4, OF_THREAD = static_cast<int>(ceil_div(BLOCK, AT_ONCE));
     constexpr int SCALES_OF_THREAD = static_cast<int>(ceil_div(BLOCK, LOADERS));
     const int thread = threadIdx.x - LOADER, four = thread / 4;
     const int first = four / 8 * 8 + four % 2 * 4 + four % 8 / 2;
+    constexpr int BYTES_OF_A = PLACED_A ? BLOCK * 128 + (BLOCKWISE ? BLOCK * 4 : 0) : 0;  // by TMA
+    // Loads b, and announces what TMA loads of both.
     const auto load_b = [&](int stage, int step, const Place& of) {
       constexpr L2 KEEP = SWAP ? L2::evict_first : LARGE ? L2::evict_last : L2::normal;
       Barrier& full = shared.ring.full[stage];
@@ -149,7 +158,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         full.arrive();
         return;
       }
-      full.arrive_expecting(B_ROWS * 128);
+      full.arrive_expecting(B_ROWS * 128 + BYTES_OF_A);
       constexpr int BOXES = GATED || PAIR > 1 ? 2 : 1, APART = GATED ? N : B_ROWS / 2;
 #pragma unroll
       for (int box = 0; box < BOXES; ++box) {
@@ -166,16 +175,23 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       const i32 row = place < BLOCK ? routing.row(of, place) : -1;
       return LAYOUT == Layout::routed && row >= 0 ? row / k : row;
     };
+    const auto load_placed_a = [&](int stage, int step, const ExpertRows& of) {
+      if (PAIR > 1 && of.expert < 0) return;
+      Barrier& full = shared.ring.full[stage];
+      tma_load(SWAP ? shared.right[stage][0] : shared.left[stage][0], map_a, full, step * BK, of.first);
+      if constexpr (BLOCKWISE)
+        bulk_load(shared.scales[stage], scale_a + step * step_scale_a + of.first, BLOCK * 4, full);
+    };
     bool early = EARLY_B;
-    for (int tile = first_tile; tile < tiles.count(); tile += stride_tiles) {
+    for (int tile = first_tile; (!PLACED_A || thread == 0) && tile < tiles.count(); tile += stride_tiles) {
       const Place at_tile = place(tile);
       const ExpertRows& of = at_tile.rows;
       if (!at_tile.multiply) continue;
       i32 row[OF_THREAD], scale_row[SCALES_OF_THREAD];
 #pragma unroll
-      for (int i = 0; i < OF_THREAD; ++i) row[i] = row_of_a(of, first + AT_ONCE * i);
+      for (int i = 0; !PLACED_A && i < OF_THREAD; ++i) row[i] = row_of_a(of, first + AT_ONCE * i);
 #pragma unroll
-      for (int i = 0; BLOCKWISE && i < SCALES_OF_THREAD; ++i)
+      for (int i = 0; !PLACED_A && BLOCKWISE && i < SCALES_OF_THREAD; ++i)
         scale_row[i] = row_of_a(of, thread + LOADERS * i);
       int ahead = 0;  // stages that have b already
       if (early) {
@@ -189,6 +205,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         // Each thread arrives once at each round of a stage, so none can miss the end of a phase.
         shared.ring.empty[at.stage].wait(at.parity ^ 1);
         if (thread == 0 && step >= ahead) load_b(at.stage, step, at_tile);
+        if constexpr (PLACED_A) {
+          load_placed_a(at.stage, step, of);
+          continue;
+        }
         const u32 to = shared_address(SWAP ? shared.right[at.stage][0] : shared.left[at.stage][0]);
 #pragma unroll
         for (int chunk = thread % 4, half = 0; half < 2; ++half, chunk += 4) {
@@ -211,7 +231,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     }
     __syncwarp();
   } else {
-    if constexpr (Shape::blocks == 1) take_registers_to<WARPGROUPS <= 2 ? 224 : 104>();
+    if constexpr (Shape::blocks == 1)
+      take_registers_to<WARPGROUPS == 3 || WARPGROUPS == 4 ? 104 : PLACED_A ? 232 : 224>();
     if constexpr (EARLY_B) pdl_wait();
     pdl_launch_dependents();
     const int group = warpgroup(), lane = threadIdx.x % 32;
@@ -232,15 +253,20 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
                     : in_group < 64 ? group * 64 + in_group
                                     : BLOCK;
     const auto meet = [&] { SWAP ? sync_threads(1, 128 * WARPGROUPS) : sync_threads(group + 1, 128); };
+    // Returns the row of d at a place of a block, or -1.
+    const auto row_of_d = [&](const ExpertRows& of, int place) {
+      const i32 row = routing.row(of, place);
+      return PLACED_D && row >= 0 ? of.first + place : row;
+    };
     struct Seen {
       Place place;
-      i32 row;           // own
+      i32 row;           // own, of d
       i32 some, others;  // without SWAP: two of the rows of the warpgroup, which its lanes share
     };
     const auto look = [&](int tile) {
       Seen seen;
       seen.place = place(tile);
-      seen.row = own < BLOCK ? routing.row(seen.place.rows, own) : -1;
+      seen.row = own < BLOCK ? row_of_d(seen.place.rows, own) : -1;
       if constexpr (!SWAP) {
         seen.some = routing.row(seen.place.rows, group * 64 + lane);
         seen.others = routing.row(seen.place.rows, group * 64 + 32 + lane);
@@ -258,7 +284,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         store(d + row * stride_d + column, Vec<OUT, WIDTH>{});
         if constexpr (sizeof(OUT) == 1) {
           if (column % 128 == 0)
-            scale_d[row * stride_scale_d + column / 128] = scale_of<OUT, false>(0.0f, 1e-10f);
+            scale_d[row * stride_scale_d + column / 128 * step_scale_d] = scale_of<OUT, false>(0.0f, 1e-10f);
         }
       }
     };
@@ -325,7 +351,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
 #pragma unroll
           for (int i = 0; i < 4; ++i) x[i] *= quantum;
           store(to, narrow<OUT>(x));
-          if (lane == 0) scale_d[row * stride_scale_d + column / 128] = scale;
+          if (lane == 0) scale_d[row * stride_scale_d + column / 128 * step_scale_d] = scale;
         }
       };
       if constexpr (!STAGED) {
@@ -370,7 +396,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
 #pragma unroll
             for (int i = second * 2; i < 64; i += 4) all_sums[i] *= quantum, all_sums[i + 1] *= quantum;
             if (lane % 4 == 0 && two_rows[second] >= 0)
-              scale_d[two_rows[second] * stride_scale_d + first_column / 128] = scale;
+              scale_d[two_rows[second] * stride_scale_d + first_column / 128 * step_scale_d] = scale;
           }
         }
         constexpr int EACH = 2 / sizeof(OUT);  // columns in the place of one of 2 bytes

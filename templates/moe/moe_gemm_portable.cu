@@ -13,13 +13,13 @@
 namespace kiln {
 
 template <typename T, typename OUT, int N, int K, int E, Layout LAYOUT, int BLOCK, Factors SCALES,
-          typename Finish>
+          typename Finish, bool PLACED_A, bool PLACED_D>
 __global__ void __launch_bounds__(128, 2)  // the smallest SM has shared memory for two blocks
     moe_gemm_portable(OUT* d, const T* a, const T* b, const i32* expert_ids, const i32* sorted_token_ids,
                       const i32* num_tokens_post_padded, i32 rows, i32 k, i32 /*capacity*/, i64 stride_d,
                       i64 stride_a, i64 stride_b, i64 stride_b_expert, const f32* scale_a, i64 stride_scale_a,
                       i64 step_scale_a, const f32* scale_b, decltype(Finish::bias) bias, const f32* weights,
-                      f32 alpha, f32 limit, f32* scale_d, i64 stride_scale_d) {
+                      f32 alpha, f32 limit, f32* scale_d, i64 stride_scale_d, i64 step_scale_d) {
   constexpr bool GATED = Finish::gated, QUANTISED = is_fp8<OUT>;
   constexpr int WIDE = GATED ? 32 : 64, PARTS = QUANTISED ? 128 / WIDE : 1;
   using Tile = PortableTile<T, K, SCALES == Factors::block>;
@@ -34,13 +34,21 @@ __global__ void __launch_bounds__(128, 2)  // the smallest SM has shared memory 
   if (first >= block.count) return;
 
   // The rows of d whose results this thread has, and the rows of a of which it copies a part; -1: none.
-  const auto row_of_a = [&](i32 row) { return LAYOUT == Layout::routed && row >= 0 ? row / k : row; };
-  const i32 own[2] = {routing.row(block, first + Tile::row()), routing.row(block, first + Tile::row() + 8)};
-  const i32 scaled[2] = {row_of_a(own[0]), row_of_a(own[1])};
+  const auto row_of_a = [&](int place) {
+    const i32 row = routing.row(block, place);
+    if (row < 0 || LAYOUT != Layout::routed) return row;
+    return PLACED_A ? block.first + place : row / k;
+  };
+  const auto row_of_d = [&](int place) {
+    const i32 row = routing.row(block, place);
+    return PLACED_D && row >= 0 ? block.first + place : row;
+  };
+  const int place = first + Tile::row();  // and the one 8 places after it
+  const i32 own[2] = {row_of_d(place), row_of_d(place + 8)};
+  const i32 scaled[2] = {row_of_a(place), row_of_a(place + 8)};
   i32 copied[Tile::COPIES];
 #pragma unroll
-  for (int i = 0; i < Tile::COPIES; ++i)
-    copied[i] = row_of_a(routing.row(block, first + Tile::copied_row(i)));
+  for (int i = 0; i < Tile::COPIES; ++i) copied[i] = row_of_a(first + Tile::copied_row(i));
 
   f32 results[PARTS][WIDE / 8][4] = {};  // zeros without an expert
   const int first_column = blockIdx.y * (PARTS * WIDE);
@@ -106,7 +114,7 @@ __global__ void __launch_bounds__(128, 2)  // the smallest SM has shared memory 
       const f32 scale = scale_of<OUT, false>(warp_reduce<4>(most, Max{}), 1e-10f);
       quantum = reciprocal_approx(scale);
       if (row >= 0 && threadIdx.x % 4 == 0)
-        store(scale_d + row * stride_scale_d + first_column / 128, narrow<f32>({scale}));
+        store(scale_d + row * stride_scale_d + first_column / 128 * step_scale_d, narrow<f32>({scale}));
     }
 #pragma unroll
     for (int j = 0; j < PARTS * WIDE / 8; ++j) {

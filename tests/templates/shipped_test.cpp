@@ -9,12 +9,34 @@ namespace {
 
 class ShippedTemplates : public KilnCompiler {};
 
-const char* const kNames[] = {
-    "act_and_mul",    "amax",       "append_paged_kv", "attn_decode_paged", "attn_merge", "attn_prefill",
-    "attn_work_list", "conv1d",     "delta_chunk_mma", "delta_recurrent",   "dplr_chunk", "fp8_quant",
-    "gemm",           "mla_append", "moe_align",       "moe_combine",       "moe_gemm",   "moe_route",
-    "rms_norm",       "rope",       "row_norm",        "rwkv7_kprep",       "rwkv7_out",  "rwkv7_shift_mix",
-    "softmax",        "topk_gate",  "wkv7_recurrent"};
+const char* const kNames[] = {"act_and_mul",
+                              "amax",
+                              "append_paged_kv",
+                              "attn_decode_paged",
+                              "attn_merge",
+                              "attn_prefill",
+                              "attn_work_list",
+                              "conv1d",
+                              "delta_chunk_mma",
+                              "delta_recurrent",
+                              "dplr_chunk",
+                              "fp8_quant",
+                              "gemm",
+                              "mla_append",
+                              "moe_align",
+                              "moe_combine",
+                              "moe_gemm",
+                              "moe_place",
+                              "moe_route",
+                              "rms_norm",
+                              "rope",
+                              "row_norm",
+                              "rwkv7_kprep",
+                              "rwkv7_out",
+                              "rwkv7_shift_mix",
+                              "softmax",
+                              "topk_gate",
+                              "wkv7_recurrent"};
 const char* const kHopperNames[] = {"attn_sm90", "attn_sm90_e4m3", "delta_chunk",
                                     "mla_decode"};  // compile for sm_90a alone
 
@@ -136,6 +158,11 @@ T = "bf16"
 H = 4096
 INVERSE = true
 RESIDUAL = true
+[[prewarm]]
+template = "moe_place"
+T = "bf16"
+H = 4096
+OUT = ["bf16", "e4m3"]
 [[prewarm]]
 template = "moe_route"
 T = "f32"
@@ -529,6 +556,12 @@ ID = ["i32", "i64"]
 E = 256
 BLOCK = 64
 CLUSTERS = [2, 16]
+[[prewarm]]
+template = "moe_place"
+T = ["f16", "bf16"]
+H = [384, 7168]
+OUT = "e4m3"
+THREADS = [64, 512]
 [[prewarm]]
 template = "moe_combine"
 T = ["f32", "bf16"]

@@ -95,6 +95,21 @@ def routed(ids, experts, block, k=None, local=None, spare=0, pad=None):
     return Routed((of_block, places, ints([used])), n, k, capacity, source, expert, -(-n // k))
 
 
+def placed(rows, a=False, d=False):
+    """Returns `rows` with a row of a or of d for each place."""
+    places = rows.arguments[1].long()
+    at = torch.arange(rows.capacity, device="cuda")
+    named = (at < rows.arguments[2]) & (places < rows.rows)
+    source, expert = rows.source, rows.expert
+    if a:
+        source = torch.zeros(rows.rows, dtype=torch.long, device="cuda")
+        source[places[named]] = at[named]
+    if d:
+        of_row = places.where(named, 0)
+        source, expert = source[of_row], expert[of_row].where(named, LEFT_ALONE)
+    return dataclasses.replace(rows, source=source, expert=expert, rows_a=rows.capacity if a else rows.rows_a, k=1 if a else rows.k)
+
+
 def contiguous(counts, block, rows=None):
     """counts[i] rows of expert i, which begin at a multiple of `block`. A pair (count, -1) has no expert."""
     expert = []
@@ -133,7 +148,7 @@ def some_rows(layout, experts, block, size):
 
 def scales_of(rows_a, experts, rows_b, kk, column_major):
     """scale_a and scale_b, and both as matrices of factors of a and b."""
-    shape, strides = (rows_a, kk // 128), (1, rows_a + 3) if column_major else (kk // 128 + 1, 1)
+    shape, strides = (rows_a, kk // 128), (1, rows_a + column_major) if column_major else (kk // 128 + 1, 1)
     a = between_nans(shape, strides, "f32").uniform_(0.5, 1.5)
     b = torch.rand(experts, -(-rows_b // 128), kk // 128, device="cuda") + 0.5
     wide = b.double().repeat_interleave(128, 1)[:, :rows_b].repeat_interleave(128, 2)
@@ -159,17 +174,24 @@ def finished(y, expert, bias, weights, n, gated, act, order, weight, alpha, limi
 
 
 def case(
-    rows, n, kk, experts, block, dtype="bf16", pad=0, template="moe_gemm", alpha=1.702, limit=7.0, column_major=False, **parameters
+    rows, n, kk, experts, block, dtype="bf16", pad=0, template="moe_gemm", alpha=1.702, limit=7.0, column_major=0, **parameters
 ):
-    """Runs one product between guards and compares it with float64. `rows` is a Routed."""
+    """Runs one product between guards and compares it with float64. `rows` is a Routed.
+
+    column_major: the scales of a column lie side by side. The next column begins this many scales after the last row of a.
+    """
+    placed_a, placed_d = parameters.get("PLACED_A", False), parameters.get("PLACED_D", False)
+    if placed_a or placed_d:
+        rows = placed(rows, placed_a, placed_d)
     gated, weight = parameters.get("GATED", False), parameters.get("WEIGHT", "none")
     count_b, count_d = 2 * n if gated else n, len(rows.expert)
     out_dtype = parameters.get("OUT", "f16" if dtype == "f16" else "bf16")
     unit = 16 // torch.empty(0, dtype=DTYPES[dtype]).element_size()
     stride = kk + pad * unit
     a = between_nans((rows.rows_a, kk), (stride, 1), dtype)
-    if parameters.get("LAYOUT", "routed") != "routed":
-        unused = torch.ones(rows.rows_a, dtype=torch.bool, device="cuda")
+    unused = torch.zeros(rows.rows_a, dtype=torch.bool, device="cuda")
+    if parameters.get("LAYOUT", "routed") != "routed" or placed_a:
+        unused.fill_(True)
         unused[rows.source[rows.expert >= 0]] = False
         a.view(torch.uint8 if dtype == "e4m3" else torch.int16)[unused] = 255 if dtype == "e4m3" else -1  # NaN
     scale = 1.0 if dtype == "e4m3" else kk**-0.5  # products of two activations would not be finite in f16
@@ -180,18 +202,20 @@ def case(
     scale_a = scale_b = None
     by_a = by_b = 1.0
     if dtype == "e4m3":
-        scale_a, scale_b, by_a, by_b = scales_of(rows.rows_a, experts, count_b, kk, column_major)
+        scale_a, scale_b, by_a, by_b = scales_of(rows.rows_a, experts, count_b, kk, 4 if placed_a else column_major)
+        scale_a[unused] = float("nan")
     stride_d = n + 16 * pad
     out = Guarded(count_d, n, dtype=out_dtype, strides=(stride_d, 1))
     groups = -(-n // 128)
-    factors = Guarded(count_d, groups, dtype="f32", strides=(groups + pad, 1)) if out_dtype == "e4m3" else None
+    strides = (1, count_d + pad) if placed_d else (groups + pad, 1)
+    factors = Guarded(count_d, groups, dtype="f32", strides=strides) if out_dtype == "e4m3" else None
 
     kernel(template, T=dtype, N=n, K=kk, E=experts, BLOCK=block, **parameters)(
         *(out.view, a, b, *rows.arguments, rows.rows, rows.k, rows.capacity),
         *(stride_d, a.stride(0), b.stride(1), b.stride(0)),
         *(scale_a, scale_a.stride(0) if scale_a is not None else 0, scale_a.stride(1) if scale_a is not None else 0, scale_b),
         *(bias, weights, alpha, limit),
-        *(factors.view if factors else None, groups + pad if factors else 0),
+        *(factors.view if factors else None, *strides),
     )
 
     wide_a, wide_b = a.double() * by_a, b.double() * by_b
@@ -253,6 +277,35 @@ def test_experts_of_a_token():
         ids = topk_ids(tokens, k, 16)
         case(routed(ids, 16, block), 264, 200, 16, block)
         case(routed(ids, 16, block, k=1), 264, 200, 16, block, WEIGHT="result")
+
+
+def placed_cases():
+    """Rows of a and d at places: each type, tile and epilogue, pairs of blocks, and experts that are not here."""
+    both, first, second = dict(PLACED_A=True, PLACED_D=True), dict(PLACED_D=True), dict(PLACED_A=True, WEIGHT="result")
+    up = dict(T="e4m3", OUT="e4m3", GATED=True, ACT="silu")
+    some = functools.partial(some_rows, "routed", 12)
+    for block, size in itertools.product(BLOCKS, (3, 90)):
+        for more in (both, first, dict(**second, EARLY_B=True)):
+            yield some(block, size), 520, 584, 12, block, more
+        yield some(block, size), 384, 640, 12, block, {**up, **both}
+        yield some(block, size), 648, 640, 12, block, dict(T="e4m3", EARLY_B=True, **second)
+    local = torch.full((64,), -1, device="cuda", dtype=torch.int32)
+    local[8:24] = torch.arange(16, device="cuda", dtype=torch.int32)
+    for pair, size in itertools.product((1, 2), (60, 400, 1500)):
+        yield some(128, size), 520, 584, 12, 128, dict(PAIR=pair, GATED=True, ACT="silu", **both)
+        yield some(128, size), 384, 640, 12, 128, dict(PAIR=pair, **up, **both)
+        yield some(128, size), 384, 640, 12, 128, dict(PAIR=pair, **up, **first)
+        for right in (64, 128, 256):
+            yield some(128, size), 896, 1152, 12, 128, dict(T="e4m3", PAIR=pair, RIGHT=right, EARLY_B=True, **second)
+        rows = routed(topk_ids(size, 8, 64), 64, 128, local=local)
+        yield rows, 384, 640, 16, 128, dict(PAIR=pair, **up, **both)
+        yield rows, 648, 640, 16, 128, dict(T="e4m3", PAIR=pair, STAGES=2, EARLY_B=True, **second)
+        for _, ids in skewed(16):
+            yield routed(ids, 16, 128, spare=3), 264, 256, 16, 128, dict(T="e4m3", PAIR=pair, BIAS=True, pad=1, **both)
+
+
+def test_rows_at_places():
+    run_all(placed_cases())
 
 
 CUTS = [  # BLOCK, and the tile
@@ -530,6 +583,25 @@ def test_runs_give_the_same_bits():
             expect_same_bits(out, runs[0], f"BLOCK={block} GATED={gated}")
 
 
+def test_rows_at_places_have_the_same_bits():
+    a, b = normal(200, 1024), normal(32, 512, 1024)
+    for block in BLOCKS:
+        rows = routed(topk_ids(200, 4, 32), 32, block)
+        sorted_rows = placed(rows, a=True)
+        at = sorted_rows.source  # the place of each row of d
+        sorted_a = torch.full((rows.capacity, 1024), float("nan"), dtype=torch.bfloat16, device="cuda")
+        sorted_a[at] = a[rows.source]
+        plain, first, second, both = (
+            torch.empty(n, 512, dtype=torch.bfloat16, device="cuda") for n in (800, 800) + (rows.capacity,) * 2
+        )
+        product(plain, a, b, rows, block)
+        product(first, sorted_a, b, sorted_rows, block, PLACED_A=True)
+        product(second, a, b, rows, block, PLACED_D=True)
+        product(both, sorted_a, b, sorted_rows, block, PLACED_A=True, PLACED_D=True)
+        for out, what in ((first, "a"), (second[at], "d"), (both[at], "a and d")):
+            expect_same_bits(out, plain, f"BLOCK={block}: places of {what}")
+
+
 def test_a_row_does_not_depend_on_its_neighbours():
     a, b = normal(200, 1024), normal(32, 512, 1024)
     for block in BLOCKS:
@@ -606,10 +678,14 @@ def test_portable_kernel():
             case(some_rows(layout, 9, block, size), 264, 200, 9, block, template=portable(), LAYOUT=layout)
         gated = dict(GATED=True, ACT="silu", BIAS=True, WEIGHT="result", ORDER="up_first")
         case(some_rows(layout, 9, block, 40), 264, 200, 9, block, "f16", 3, portable(), LAYOUT=layout, **gated)
+    for block, dtype in itertools.product((8, 64, 128), ("bf16", "e4m3")):
+        places = functools.partial(case, some_rows("routed", 6, block, 40), 384, 1152, 6, block, dtype, 1, portable())
+        places(PLACED_A=True, WEIGHT="result")
+        places(PLACED_A=True, PLACED_D=True, OUT="e4m3", GATED=True, ACT="silu")
     for layout, block in itertools.product(LAYOUTS, (8, 128)):
         fp8 = functools.partial(case, dtype="e4m3", template=portable(), LAYOUT=layout)
         fp8(some_rows(layout, 6, block, 40), 264, 1152, 6, block, pad=1)
-        fp8(some_rows(layout, 6, block, 40), 576, 1152, 6, block, column_major=True, GATED=True, ACT="gelu", WEIGHT="product")
+        fp8(some_rows(layout, 6, block, 40), 576, 1152, 6, block, column_major=3, GATED=True, ACT="gelu", WEIGHT="product")
     for layout, block in itertools.product(LAYOUTS, (8, 64, 128)):
         for dtype, gated in itertools.product(("bf16", "e4m3"), (False, True)):
             more = dict(GATED=gated, ACT="swigluoai" if gated else "none", OUT="e4m3", LAYOUT=layout)
@@ -638,6 +714,10 @@ def test_refusals():
     expect_refused(lambda: call(capacity=rows.capacity - 1), "capacity")
     expect_refused(lambda: call(k=0), "k = 0")
     expect_refused(lambda: call(k=2, LAYOUT="contiguous"), "k = 2")
+    expect_refused(lambda: call(k=2, PLACED_A=True), "k = 2")
+    ones = torch.ones(64, device="cuda")
+    expect_refused(lambda: call(more=(ones, 2, 1, ones), T="e4m3", K=128, PLACED_A=True), "stride_scale_a = 2")
+    expect_refused(lambda: call(PLACED_D=True, WEIGHT="result"), "PLACED_D")
     expect_refused(lambda: call(BIAS=True), "bias")
     expect_refused(lambda: call(WEIGHT="result"), "weights")
     expect_refused(lambda: call(more=(None, 0, 0, None, None, torch.ones(8, device="cuda"))), "weights")
@@ -649,6 +729,7 @@ def test_refusals():
         (dict(OUT="e4m3", N=128, BLOCK=128, RIGHT=256), "it has 256"),
         (dict(ACT="swigluoai"), "GATED"),
         (dict(EARLY_B=True, LAYOUT="masked"), "EARLY_B"),
+        (dict(PLACED_A=True, LAYOUT="masked"), "PLACED_A"),
         (dict(T="e4m3", N=192, K=128, BLOCK=128, RIGHT=256), "N = 192"),
         (dict(PAIR=2, BLOCK=8), "PAIR = 2"),
     ):
