@@ -58,7 +58,7 @@ def _typed(name, results, arguments, named):
     """Results of a reference in the types of the operator."""
     like = (BF16 if arguments[0].dtype == E4M3 else arguments[0].dtype) if not name.startswith("moe_route") else F32
     like = named.get("out_dtype") or like
-    small = {"moe_gemm_fp8_quant": F32, "fp8_quant_group": F32, "topk_gate": F32}.get(name, like)
+    small = {"moe_gemm_fp8_quant": F32, "fp8_quant_group": F32, "moe_place_quant": F32, "topk_gate": F32}.get(name, like)
     typed = [r.to(small) if r.dtype == F64 else r for r in results]
     return typed[0] if len(typed) == 1 else tuple(typed)
 
@@ -77,6 +77,8 @@ def computing(monkeypatch):
         "moe_gemm_fp8_quant",
         "moe_gemm_w4a16",
         "fp8_quant_group",
+        "moe_place",
+        "moe_place_quant",
         "moe_combine",
     ]:
 
