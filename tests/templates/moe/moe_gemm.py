@@ -851,5 +851,4 @@ def bench():
         yield from bench_rows("gpt-oss-120b", tokens)
         yield from bench_rows("Mixtral-8x7B", tokens)
     for rows in (16, 128, 1024, 8192):
-        yield from bench_rows_fp8(rows, min(64, block_of(rows, 32)))
-    yield from bench_rows_fp8(8192, 128)
+        yield from bench_rows_fp8(rows, block_of(rows, 32))
