@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
   using Shared = DeltaMmaShared<T, K, KEYS, PREPARERS>;
   extern __shared__ __align__(1024) u8 bytes[];
   constexpr int STAGES = Shared::STAGES;
-  static_assert(sizeof(Shared) <=
-                    STAGES * ((KEYS ? 100 : 64) * K + 3344) + PREPARERS * (KEYS ? 68 * (K + 4) : 1280) + 127,
+  static_assert(sizeof(Shared) <= STAGES * ((KEYS ? 100 : 64) * K + 3344) +
+                                      PREPARERS * (KEYS ? 68 * (K + 4) : 1280) + 1056 + 127,
                 "SMEM of the manifest must have room for it");
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0), lane = threadIdx.x % 32;
@@ -38,23 +38,28 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
   if (threadIdx.x == 0) {
     for (Barrier& ready : shared.ready) ready.init(1);
     for (Barrier& empty : shared.empty) empty.init(WALKERS);
+    shared.order.begin(blockIdx.x, gridDim.x, sequences * value_heads * SLICES);
   }
   pdl_wait();
   __syncthreads();
-  const ChunkSequences in{cu_seqlens,  state_indices, has_initial_state, tokens, sequences,
-                          value_heads, nullptr};
+  if (shared.order.sorts(cu_seqlens, tokens, sequences, value_heads * SLICES)) {
+    auto& scratch = *reinterpret_cast<ChunkOrder::Scratch*>(shared.stages);  // where chunks will be
+    shared.order.template sort<DPLR_TOKENS>(cu_seqlens, sequences, value_heads * SLICES, scratch);
+  }
+  const ChunkSequences in{cu_seqlens, state_indices, has_initial_state, tokens,
+                          sequences,  value_heads,   &shared.order};
 
   if (warp >= WALKERS) {
     const int own = warp - WALKERS;
     DeltaMmaPreparation<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(
         shared.scratch[own], {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads,
                               value_heads, scale, lower_bound});
-    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL, false>(in, own), own);
+    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL>(in, own), own);
   } else {
     DeltaMmaWalk<T, K, KEYS> walk;
     int stage = 0;
     u32 parity = 0;
-    ChunkItems<SLICES, POOL, false, false> items(in, blockIdx.x, gridDim.x);
+    ChunkItems<SLICES, POOL, false, true> items(in, blockIdx.x, gridDim.x);
 #pragma unroll 1
     for (; items.any(); items.next()) {
       const ChunkItem item = items.now();

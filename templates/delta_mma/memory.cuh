@@ -64,6 +64,7 @@ struct DeltaMmaShared {
   static constexpr int STAGES = PREPARERS + 2;
   DeltaMmaStage<T, K, KEYS> stages[STAGES];
   DeltaMmaScratch<K, KEYS> scratch[PREPARERS];
+  ChunkOrder order;
   Barrier ready[STAGES], empty[STAGES];
 };
 

@@ -12,12 +12,11 @@ struct DplrChunk {
 };
 
 // The chunks of a block's items from chunk `number` on, of which skip() leaves some out. Items without a state have no
-// chunks. Few registers hold the place, because the preparation of a chunk needs most of them. BALANCED is that of ChunkItems;
-// the warps that walk over the block's items must have the same.
-template <int SLICES, bool SLOTS, bool BALANCED>
+// chunks. Few registers hold the place, because the preparation of a chunk needs most of them.
+template <int SLICES, bool SLOTS>
 class DplrChunks {
  public:
-  // REQUIRES: pdl_wait() was called before.
+  // REQUIRES: as ChunkItems.
   __device__ __forceinline__ DplrChunks(const ChunkSequences& in, int number)
       : items_(in, blockIdx.x, gridDim.x), heads_(in.value_heads) {
     if (items_.any()) take(number);
@@ -25,7 +24,7 @@ class DplrChunks {
   }
   __device__ __forceinline__ bool any() const { return items_.any(); }
   __device__ __forceinline__ DplrChunk now() const {
-    const u32 item = items_.index();
+    const u32 item = items_.position();
     return {static_cast<int>(item / SLICES % heads_), static_cast<int>(item % SLICES), first_, end_};
   }
   __device__ __forceinline__ void skip(int chunks) {
@@ -48,7 +47,7 @@ class DplrChunks {
     }
   }
 
-  ChunkItems<SLICES, SLOTS, false, BALANCED> items_;
+  ChunkItems<SLICES, SLOTS, false, true> items_;
   const u32 heads_;
   int first_, end_;
 };

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
   extern __shared__ __align__(1024) u8 bytes[];
   constexpr int STAGES = Shared::STAGES;
   static_assert(sizeof(Shared) <= STAGES * (16 * (8 * K + K * sizeof(W) + 128) + 4 * K + 16) +
-                                      PREPARERS * 68 * (K + 4) + 1028 + 127,
+                                      PREPARERS * 68 * (K + 4) + 1056 + 127,
                 "SMEM of the manifest must have room for it");
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0), lane = threadIdx.x % 32;
@@ -36,11 +36,14 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
   if (threadIdx.x == 0) {
     for (Barrier& ready : shared.ready) ready.init(1);
     for (Barrier& empty : shared.empty) empty.init(WALKERS);
+    shared.order.begin(blockIdx.x, gridDim.x, sequences * heads * SLICES);
   }
   pdl_wait();
   __syncthreads();
-  if constexpr (VARLEN)  // the keys lie where chunks will be
-    shared.order.template sort<DPLR_TOKENS>(cu_seqlens, sequences, reinterpret_cast<u32*>(shared.stages));
+  if (VARLEN && shared.order.sorts(cu_seqlens, static_cast<i32>(length), sequences, heads * SLICES)) {
+    auto& scratch = *reinterpret_cast<ChunkOrder::Scratch*>(shared.stages);  // where chunks will be
+    shared.order.template sort<DPLR_TOKENS>(cu_seqlens, sequences, heads * SLICES, scratch);
+  }
   const ChunkSequences in{VARLEN ? cu_seqlens : nullptr,
                           state_indices,
                           has_initial_state,
@@ -54,7 +57,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
     DplrPreparation<T, W, K, V, FORM> preparation(
         shared.scratch[own], {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v},
         heads, scale);
-    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL, true>(in, own), own);
+    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL>(in, own), own);
   } else {
     DplrWalk<T, K> walk;
     const i64 stride = static_cast<i64>(heads) * V;

@@ -21,23 +21,21 @@ struct ChunkSequences {
   const i32* state_indices;
   const u8* has_initial_state;
   i32 tokens, sequences, value_heads;
-  const ChunkOrder* order;  // with BALANCED and cu_seqlens
+  const ChunkOrder* order;  // with BALANCED; in shared memory
 };
 
 // The items of cluster `first` of `step` clusters: first, first + step, and so on. A state has SLICES items. Each thread has
 // its own copy. With AHEAD the ends of the next item's sequence are read one item ahead, so that the thread does not wait
-// for them. With BALANCED the items lie in the order of `in.order`, and in every other round of `step` items the last cluster
-// has the first one, which evens out work that falls from item to item.
+// for them. With BALANCED `in.order` says how many items the cluster has, and at which position each of its numbers is.
 template <int SLICES, bool SLOTS, bool AHEAD, bool BALANCED = false>
 class ChunkItems {
  public:
-  // REQUIRES: pdl_wait() was called before.
+  // REQUIRES: pdl_wait() was called before, and the order is there.
   __device__ __forceinline__ ChunkItems(const ChunkSequences& in, u32 first, u32 step)
       : in_(in),
         length_(in.tokens / in.sequences),
-        count_(static_cast<u32>(in.sequences) * in.value_heads * SLICES),
-        step_(BALANCED ? 2 * (step - first) - 1 : step),
-        steps_(2 * step),
+        count_(BALANCED ? in.order->end : static_cast<u32>(in.sequences) * in.value_heads * SLICES),
+        step_(step),
         item_(first) {
     if (AHEAD) read();
   }
@@ -49,9 +47,10 @@ class ChunkItems {
   // Returns the item, and with AHEAD begins to read the ends of the next one. Call it once for each item.
   __device__ __forceinline__ ChunkItem now() {
     if (!AHEAD) read();
-    const int state = static_cast<int>(item_ / SLICES), sequence = sequence_of(state);
+    const u32 at = position();
+    const int state = static_cast<int>(at / SLICES), sequence = sequence_of(state);
     ChunkItem item;
-    item.slice = static_cast<int>(item_ % SLICES);
+    item.slice = static_cast<int>(at % SLICES);
     item.value_head = state % in_.value_heads;
     item.begin = in_.cu_seqlens ? begin_ : sequence * length_;
     item.end = in_.cu_seqlens ? end_ : item.begin + length_;
@@ -64,22 +63,23 @@ class ChunkItems {
     }
     return item;
   }
-  __device__ __forceinline__ void next() {
-    item_ += step_;
-    if (BALANCED) step_ = steps_ - step_;
+  __device__ __forceinline__ void next() { item_ += step_; }
+
+  // The item's place among all items. Every SLICES neighbours belong to one state.
+  __device__ __forceinline__ u32 position() const {
+    if constexpr (BALANCED) return in_.order->position(item_);
+    return item_;
   }
 
  private:
   __device__ __forceinline__ int sequence_of(int state) const {
     const int n = state / in_.value_heads;
-    if constexpr (BALANCED) {
-      if (in_.cu_seqlens && in_.order->sorted) return in_.order->sequences[n];
-    }
+    if constexpr (BALANCED) return in_.order->sequence(n);
     return n;
   }
   __device__ __forceinline__ void read() {
     if (!any()) return;
-    const int sequence = sequence_of(static_cast<int>(item_ / SLICES));
+    const int sequence = sequence_of(static_cast<int>(position() / SLICES));
     if (in_.cu_seqlens) {
       begin_ = low_word(in_.cu_seqlens + sequence);
       end_ = low_word(in_.cu_seqlens + sequence + 1);
@@ -97,9 +97,8 @@ class ChunkItems {
 
   const ChunkSequences in_;
   const i32 length_;
-  const u32 count_;
-  u32 step_;         // to the next item
-  const u32 steps_;  // of two neighbouring rounds
+  const u32 count_;  // the first number after all items
+  const u32 step_;
   u32 item_;
   i32 begin_, end_, slot_;
   bool starts_;

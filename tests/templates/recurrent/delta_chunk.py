@@ -16,6 +16,7 @@ OPTIONS = (dict(STAGES=2), dict(STAGES=3))  # parameters that change no result
 SANITIZE = [
     "delta_chunk T=bf16 K=128 GATE=head L2NORM=true tokens=150 sequences=4 heads=1 value_heads=2",
     "delta_chunk T=f16 K=64 V=128 GATE=head GATE_INPUT=softplus BETA_INPUT=sigmoid L2NORM=true tokens=201 sequences=2 heads=1",
+    "delta_chunk T=bf16 K=128 GATE=head L2NORM=true tokens=1207 sequences=40 heads=1 value_heads=2",
 ]
 TOLERANCE = {"f16": 1e-3, "bf16": 6e-3}
 STATE = {"f16": 1e-3, "bf16": 5e-3}
@@ -287,6 +288,56 @@ def test_clusters_of_all_sizes_give_the_same_bits():
             out, state = data.run(CLUSTER=cluster)
             expect_same_bits(out.view, want.view, f"{gate} V={V} CLUSTER={cluster}")
             expect_same_bits(state.view, end.view, f"{gate} V={V} CLUSTER={cluster}: state")
+
+
+def test_more_items_than_blocks():
+    """delta_chunk_mma divides up to 512 sequences by their lengths then, and delta_chunk takes them in order. Neither the order of
+    the sequences nor other sequences change a bit.
+    """
+    for count, gate in ((90, "head"), (512, "none"), (100, "key")):
+        lengths = [37 * i * i % 83 for i in range(count)]
+        lengths[5], lengths[40] = 700, 0
+        data = ChunkData(sum(lengths), count, 64, GATE=gate, heads=3, cu_seqlens=lengths)
+        initial, cu, slices = data.initial, data.cu_seqlens, [slice(*ends) for ends in itertools.pairwise(data.cu_seqlens.tolist())]
+        if count < 512:
+            data.expect_right("sorted")
+        out, state = data.run()
+
+        data.sequences = 520  # the others are empty
+        data.initial = torch.cat((initial, torch.zeros(520 - count, *initial.shape[1:], device="cuda")))
+        data.cu_seqlens = torch.cat((cu, cu[-1:].expand(520 - count)))
+        got, states = data.run()
+        expect_same_bits(got.view, out.view, f"{gate} {count}: not sorted")
+        expect_same_bits(states.view[:count], state.view, f"{gate} {count}: not sorted: state")
+
+        data.sequences, data.initial, data.cu_seqlens = count, initial, cu
+        slots = torch.randperm(count + 3, device="cuda")[:count].int()
+        absent = torch.arange(count, device="cuda") % 7 == 3
+        pool = Guarded(count + 3, 3, 64, 64, dtype="f32")
+        pool.view[slots.long()] = initial
+        before, no_state = pool.view.clone(), torch.where(absent, -1, slots)
+        in_pool = Guarded(data.tokens, 3, 64, dtype="bf16")
+        own = {name: data.parameters[name] for name in NAMES}
+        kernel(TEMPLATE, **own, SLOTS="sequence")(
+            *(in_pool.view, data.q, data.k, data.v, data.beta, data.tokens, count, 3, 3, *data.strides, 0.0, data.g),
+            *(pool.view, pool.view, cu, None, None, -5.0, no_state, None, count + 3, 3 * 64 * 64),
+        )
+        for n, rows in enumerate(slices):
+            want = torch.zeros_like(out.view[rows]) if absent[n] else out.view[rows]
+            expect_same_bits(in_pool.view[rows], want, f"{gate} {count}: sequence {n} in a pool")
+            want = before[slots[n]] if absent[n] else state.view[n]
+            expect_same_bits(pool.view[slots[n]], want, f"{gate} {count}: state {n} in a pool")
+        in_pool.check("in a pool"), pool.check("pool")
+
+        rows = torch.cat([torch.arange(r.start, r.stop, device="cuda") for r in reversed(slices)])
+        for name in ("q", "k", "v", "beta", "g"):
+            if getattr(data, name) is not None:
+                setattr(data, name, getattr(data, name)[rows].contiguous())
+        data.initial = initial.flip(0).contiguous()
+        data.cu_seqlens = torch.tensor([0, *itertools.accumulate(reversed(lengths))], device="cuda")
+        got, states = data.run()
+        expect_same_bits(got.view, out.view[rows], f"{gate} {count}: reversed")
+        expect_same_bits(states.view.flip(0), state.view, f"{gate} {count}: reversed: state")
 
 
 def test_strides():

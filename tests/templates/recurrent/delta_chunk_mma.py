@@ -17,6 +17,7 @@ SANITIZE = [
     "delta_chunk_mma T=bf16 K=128 GATE=head L2NORM=true tokens=150 sequences=4 heads=1 value_heads=2",
     "delta_chunk_mma T=bf16 K=128 GATE=key L2NORM=true tokens=150 sequences=4 heads=1 value_heads=2",
     "delta_chunk_mma T=f16 K=64 V=128 GATE=key GATE_INPUT=softplus G=bf16 BETA_INPUT=sigmoid tokens=201 sequences=2 heads=1",
+    "delta_chunk_mma T=bf16 K=128 GATE=head L2NORM=true tokens=1207 sequences=40 heads=1 value_heads=2",
 ]
 
 
