@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
     DeltaMmaPreparation<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM> preparation(
         shared.scratch[own], {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads,
                               value_heads, scale, lower_bound});
-    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL>(in, own), own);
+    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL, true>(in, own), own);
   } else {
     DeltaMmaWalk<T, K, KEYS> walk;
     int stage = 0;

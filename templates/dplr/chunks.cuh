@@ -12,8 +12,9 @@ struct DplrChunk {
 };
 
 // The chunks of a block's items from chunk `number` on, of which skip() leaves some out. Items without a state have no
-// chunks. Few registers hold the place, because the preparation of a chunk needs most of them.
-template <int SLICES, bool SLOTS>
+// chunks. Few registers hold the place, because the preparation of a chunk needs most of them. BALANCED is that of ChunkItems;
+// the warps that walk over the block's items must have the same.
+template <int SLICES, bool SLOTS, bool BALANCED>
 class DplrChunks {
  public:
   // REQUIRES: as ChunkItems.
@@ -47,7 +48,7 @@ class DplrChunks {
     }
   }
 
-  ChunkItems<SLICES, SLOTS, false, true> items_;
+  ChunkItems<SLICES, SLOTS, false, BALANCED> items_;
   const u32 heads_;
   int first_, end_;
 };

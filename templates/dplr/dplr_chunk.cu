@@ -57,13 +57,13 @@ __global__ void __launch_bounds__(128 + 32 * PREPARERS, 1)
     DplrPreparation<T, W, K, V, FORM> preparation(
         shared.scratch[own], {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v},
         heads, scale);
-    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL>(in, own), own);
+    prepare_chunks<PREPARERS>(shared, preparation, DplrChunks<SLICES, POOL, VARLEN>(in, own), own);
   } else {
     DplrWalk<T, K> walk;
     const i64 stride = static_cast<i64>(heads) * V;
     int stage = 0;
     u32 parity = 0;
-    ChunkItems<SLICES, POOL, false, true> items(in, blockIdx.x, gridDim.x);
+    ChunkItems<SLICES, POOL, false, VARLEN> items(in, blockIdx.x, gridDim.x);
 #pragma unroll 1
     for (; items.any(); items.next()) {
       const ChunkItem item = items.now();
