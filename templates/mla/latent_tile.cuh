@@ -165,6 +165,7 @@ struct LatentTile : WgmmaTile<T, Latent::KEYS, Latent::VALUES / 2, Latent::BLOCK
   template <typename F>
   __device__ __forceinline__ void weigh_own(f32 scale, const F& make_logits) {
     wgmma_results(this->s);
+    meet();  // the keys of the last panel have been read; here the barrier does not hold up the weights
     if (make_logits()) {
       f32 factor[2];
       this->raise_shifts(factor);
@@ -173,7 +174,6 @@ struct LatentTile : WgmmaTile<T, Latent::KEYS, Latent::VALUES / 2, Latent::BLOCK
       this->rescale_sums(factor);
     }
     this->weigh(scale);
-    meet();  // the keys of the last panel have been read
     give_weights();
   }
 
