@@ -158,6 +158,10 @@ struct AttentionPlan {
     __syncwarp();  // makes what lane 0 acquired visible to all lanes: a shuffle orders no memory
     return __shfl_sync(0xffffffffu, last, 0) != 0;
   }
+  // The counter of the item's tile, for blocks that merge together (mla/merge_share.cuh).
+  __device__ __forceinline__ i32* counter(const AttentionItem& item) const {
+    return AttentionWords::counters(words, workers) + item.first_slot / 2;
+  }
   // Returns whether all other parts of the item's tile have been written. If so, this block merges them: it
   // calls settle() and not arrive(), and does not have to write its own part. One thread calls it; after the
   // next barrier the whole block sees the slots of the other parts.
@@ -174,9 +178,6 @@ struct AttentionPlan {
   }
   __device__ __forceinline__ const i32* first_items() const {
     return AttentionWords::first_items(words, workers);
-  }
-  __device__ __forceinline__ i32* counter(const AttentionItem& item) const {
-    return AttentionWords::counters(words, workers) + item.first_slot / 2;
   }
   // Counts one more part as written. Returns whether it was the last part of its tile.
   __device__ __forceinline__ bool count(const AttentionItem& item) const {

@@ -6,11 +6,13 @@
 // together have the same kv tokens for different groups, so the L2 serves all but one of them.
 //
 // A block has three warpgroups. The last one loads kv blocks of 64 tokens into two stages: by TMA, or through its registers
-// where it has to widen fp8 codes. The other two compute (mla/latent_tile.cuh). Parts of a tile meet in the workspace, as in attn_prefill.
+// where it has to widen fp8 codes. The other two compute (mla/latent_tile.cuh). Parts of a tile meet in the workspace, and the blocks
+// that are done merge them together (mla/parts.cuh).
 #include "kiln/pdl.cuh"
 #include "mla/latent_tile.cuh"
 #include "mla/load_pages.cuh"
 #include "mla/load_rows.cuh"
+#include "mla/parts.cuh"
 
 namespace kiln {
 
@@ -19,7 +21,7 @@ struct MlaShared {
   LatentStages<T> stages;
   // Warps of the loader are ahead, so each of them goes through the block's tiles by itself.
   Tiles tiles, loader_tiles[4];
-  i32 last_part;
+  MergeShare merge;  // of the current tile
 };
 
 // Begins to copy 64 rows of q to panels. `q` is the first row of the request and group, which has `rows` packed rows. Rows from
@@ -127,42 +129,54 @@ __global__ void __launch_bounds__(384, 1)
     own.clear();
     own.multiply(item.kv_begin, item.kv_end, scale, make_logits);
     own.template join_sums<BOTH>();
-    if (tiles.let_next_in()) pdl_launch_dependents();
+    const bool is_last = tiles.let_next_in();
+    if (is_last) pdl_launch_dependents();
 
-    Result result;
-#pragma unroll
-    for (int i = 0; i < Latent::VALUES / 4; ++i) result.o[0][i / 4][i % 4] = own.sums[i];
-    result.row[0][0] = own.row[0];
-    result.row[0][1] = own.row[1];
-
-    // Results go through the memory of q, where each warp has a place of its own. A warp whose rows are all padding has none.
-    const bool any = first_row < rows;
-    u8* const staging = reinterpret_cast<u8*>(shared.stages.q) + warp * 16 * Latent::VALUES;
+    T* const to = o + item.qo_begin * stride_o + first_head * stride_o_head;
     const auto emit_lse = [&](u32 r, f32 x) {
-      const Row row(first_row + r);
-      if (side == 0 && lse && first_row + static_cast<i32>(r) < rows)
+      const Row row(item.first_row + r);
+      if (lse && item.first_row + static_cast<i32>(r) < rows)
         lse[static_cast<i64>(item.qo_begin + row.token) * HEADS + first_head + row.head] = x;
     };
-    const auto no_sink = [](SoftmaxRow&, u32) { return 1.0f; };
+    const bool any = first_row < rows;  // a warp whose rows are all padding has no results
     if (item.whole()) {
-      if (any) result.stage(staging, emit_lse);
+      if (!any) continue;
+      Result result;
+#pragma unroll
+      for (int i = 0; i < Latent::VALUES / 4; ++i) result.o[0][i / 4][i % 4] = own.sums[i];
+      result.row[0][0] = own.row[0];
+      result.row[0][1] = own.row[1];
+      // Results go through the memory of q, where each warp has a place of its own.
+      u8* const staging = reinterpret_cast<u8*>(shared.stages.q) + warp * 16 * Latent::VALUES;
+      result.stage(staging, [&](u32 r, f32 x) {
+        if (side == 0) emit_lse(warp % 4 * 16 + r, x);
+      });
+      __syncwarp();
+      Result::template store_rows<GROUP>(to + side * Latent::VALUES / 2, stride_o, stride_o_head, staging,
+                                         first_row, rows);
+      __syncwarp();
     } else {
+      using Parts = LatentParts<T>;
+      static_assert(4 * Parts::EXCHANGED * Parts::THREADS <= sizeof(shared.stages.q),
+                    "the merge goes through the memory of q");
+      const Parts parts{workspace};
+      if (any) parts.save(item.slot(), own.sums, own.row);
+      sync_threads(BOTH, 256);
       // Without fresh(), values derived from `workers` would stay in registers through the products.
-      const AttentionPlan now{plan, fresh(workers)};
-      const typename Result::Slots slots{workspace, now.workers};
-      if (any) result.save(slots, item.slot());
+      MergeCounter counter{AttentionPlan{plan, fresh(workers)}.counter(item)};
+      if (threadIdx.x == 0) shared.merge = counter.arrive(item, is_last);
       sync_threads(BOTH, 256);
-      if (threadIdx.x == 0) shared.last_part = now.arrive_between_barriers(item);
-      sync_threads(BOTH, 256);
-      if (!shared.last_part) continue;
-      if (any) result.merge(slots, item.first_slot, item.parts, staging, emit_lse, no_sink);
+      const MergeShare share = shared.merge;
+      const auto put = [&](i32 r, i32 column, const Vec<T, 8>& x) {
+        const Row row(item.first_row + r);
+        if (item.first_row + r < rows)
+          store(to + row.token * stride_o + row.head * stride_o_head + column, x);
+      };
+      if (share.step > 0)
+        parts.template merge<BOTH>(item, share, min((rows - item.first_row + 15) / 16, 4),
+                                   reinterpret_cast<f32*>(shared.stages.q), emit_lse, put);
+      if (threadIdx.x == 0) counter.leave();
     }
-    __syncwarp();
-    if (any)
-      Result::template store_rows<GROUP>(
-          o + item.qo_begin * stride_o + first_head * stride_o_head + side * Latent::VALUES / 2, stride_o,
-          stride_o_head, staging, first_row, rows);
-    __syncwarp();
   }
 }
 
