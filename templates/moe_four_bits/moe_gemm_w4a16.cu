@@ -7,7 +7,7 @@
 #include "kiln/copy_async.cuh"
 #include "kiln/mma.cuh"
 #include "kiln/pdl.cuh"
-#include "moe/codes.cuh"
+#include "moe_four_bits/codes.cuh"
 #include "moe/experts.cuh"
 
 namespace kiln {
