@@ -2,12 +2,15 @@
 
 The sizes come from Qwen3-Next-80B-A3B and RWKV7 2.9B, with random weights in bf16. Results are compared with f32 and
 float64. Times are medians of interleaved replays of captured graphs. transformers and the RWKV7 block of Flash Linear
-Attention run its kernels if the package can be imported.
+Attention run its kernels if the package can be imported; the model in f32 runs transformers' own functions.
 """
 
+import contextlib
 import copy
 import importlib.util
+import inspect
 import statistics
+import unittest.mock
 
 import kiln.engines.transformers as engine
 import kiln.torch
@@ -15,6 +18,7 @@ import mixer_checks as checks
 import torch
 import torch.nn.functional as F
 from transformers import DynamicCache
+from transformers.models.qwen3_next import modeling_qwen3_next
 from transformers_support import model_of
 
 BF16, F64 = torch.bfloat16, torch.float64
@@ -87,8 +91,15 @@ SIZES = {
 }
 
 
-@torch.no_grad()
-def qwen3_next(row, guarded):
+def own_functions():
+    """Lets transformers compute the gated delta rule by its own functions, which keep f32, instead of by packages."""
+    names = ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule", "causal_conv1d_fn", "causal_conv1d_update")
+    own = {name: inspect.unwrap(getattr(modeling_qwen3_next, name)) for name in names}
+    return unittest.mock.patch.multiple(modeling_qwen3_next, **own)
+
+
+def qwen3_next_layers(row):
+    """The first layers by name: "exact" in f32, "kiln", and "transformers" in bf16; and a function that makes an empty cache."""
     torch.manual_seed(3)
     with torch.device("cuda"):
         exact = model_of("qwen3-next", **SIZES)
@@ -99,40 +110,56 @@ def qwen3_next(row, guarded):
     table = engine.apply(ours)
     row(not [r for r in table.rows if not r.runs], f"Qwen3-Next: all {len(table.rows)} operations on kiln")
     layers = {"exact": exact, "kiln": ours, "transformers": plain}
-    layers = {name: model.model.layers[0] for name, model in layers.items()}
-    config = exact.config
-    cache = lambda: DynamicCache(config=config)
+    return {name: model.model.layers[0] for name, model in layers.items()}, lambda: DynamicCache(config=exact.config)
 
-    def layer(name, x, state):
-        return layers[name](x, position_embeddings=None, past_key_values=state)
 
-    def mixer(name, x, state):
-        return layers[name].linear_attn(x, cache_params=state)
+#: parts of a layer: the mixer, and the layer with its mixture of experts
+QWEN_CALLS = {
+    "mixer": lambda layer, x, state: layer.linear_attn(x, cache_params=state),
+    "layer": lambda layer, x, state: layer(x, position_embeddings=None, past_key_values=state),
+}
 
+
+@torch.no_grad()
+def qwen3_next_errors(row, layers, cache):
     x = torch.randn(2, 2052, 2048, device="cuda", dtype=BF16)
-    for what, call in (("mixer", mixer), ("layer", layer)):
+    for what, call in QWEN_CALLS.items():
         got = {}
-        for name in layers:
+        for name, layer in layers.items():
             state, given = cache(), x.float() if name == "exact" else x
             parts = [given[:, :2048], *given[:, 2048:].split(1, 1)]
-            got[name] = [call(name, part, state) for part in parts]
+            with own_functions() if name == "exact" else contextlib.nullcontext():
+                got[name] = [call(layer, part, state) for part in parts]
         for part, at in (("prompt of 2,048", slice(0, 1)), ("4 steps", slice(1, 5))):
             mine, theirs, expected = (torch.cat(got[name][at], 1) for name in ("kiln", "transformers", "exact"))
             compare_errors(row, f"Qwen3-Next {what}, {part}", mine, theirs, expected)
         del got
-    del exact, layers["exact"]
-    torch.cuda.empty_cache()
-    for what, call in (("mixer", mixer), ("layer", layer)):
+
+
+@torch.no_grad()
+def qwen3_next_times(row, guarded, layers, cache):
+    """`layers` has "kiln" and "transformers"."""
+    for what, call in QWEN_CALLS.items():
         for batch, tokens in PROMPTS:
             x = torch.randn(batch, tokens, 2048, device="cuda", dtype=BF16)
-            prompts = {name: lambda name=name: call(name, x, cache()) for name in layers}
+            prompts = {name: lambda layer=layer: call(layer, x, cache()) for name, layer in layers.items()}
             timed(guarded, row, f"Qwen3-Next {what}, prompt {batch} x {tokens}", prompts)
         for batch in STEPS:
             x = torch.randn(batch, 1, 2048, device="cuda", dtype=BF16)
             states = {name: cache() for name in layers}
             for name, state in states.items():
-                call(name, x.expand(batch, 16, 2048).contiguous(), state)
-            timed(guarded, row, f"Qwen3-Next {what}, step of {batch}", {n: lambda n=n: call(n, x, states[n]) for n in layers})
+                call(layers[name], x.expand(batch, 16, 2048).contiguous(), state)
+            steps = {name: lambda name=name: call(layers[name], x, states[name]) for name in layers}
+            timed(guarded, row, f"Qwen3-Next {what}, step of {batch}", steps)
+
+
+@torch.no_grad()
+def qwen3_next(row, guarded):
+    layers, cache = qwen3_next_layers(row)
+    qwen3_next_errors(row, layers, cache)
+    del layers["exact"]
+    torch.cuda.empty_cache()
+    qwen3_next_times(row, guarded, layers, cache)
 
 
 # ---- RWKV7
@@ -184,23 +211,29 @@ def fla_block():
     return block.to(BF16)
 
 
+def fla_call(block):
+    return lambda x, v_first, cache: block(x, past_key_values=cache, use_cache=True, v_first=v_first)[0]
+
+
 @torch.no_grad()
-def rwkv7(row, guarded):
-    if importlib.util.find_spec("fla") is None:
-        return row(True, "RWKV7: Flash Linear Attention is not there, and its block is not compared")
+def rwkv7_errors(row, ours, theirs):
     from fla.models.cache_utils import Cache
 
-    theirs = fla_block()
-    ours = Block(theirs)
     x, v_first = (torch.randn(2, 260, HIDDEN, device="cuda", dtype=BF16) for _ in range(2))
     expected = torch.stack([in_double(ours, x[n], v_first[n]) for n in range(2)])
-    slots, states, cache = torch.arange(64, dtype=torch.int32, device="cuda"), ours.states(2), Cache()
+    slots, states, cache = torch.arange(2, dtype=torch.int32, device="cuda"), ours.states(2), Cache()
     parts = [(0, 256), *((i, i + 1) for i in range(256, 260))]
-    mine = [ours(x[:, a:b], states, slots[:2], v_first[:, a:b]) for a, b in parts]
-    fla = lambda x, v_first, cache: theirs(x, past_key_values=cache, use_cache=True, v_first=v_first)[0]
-    other = [fla(x[:, a:b], v_first[:, a:b], cache) for a, b in parts]
+    mine = [ours(x[:, a:b], states, slots, v_first[:, a:b]) for a, b in parts]
+    other = [fla_call(theirs)(x[:, a:b], v_first[:, a:b], cache) for a, b in parts]
     for part, at, of in (("prompt of 256", slice(0, 1), slice(0, 256)), ("4 steps", slice(1, 5), slice(256, 260))):
         compare_errors(row, f"RWKV7 block, {part}", torch.cat(mine[at], 1), torch.cat(other[at], 1), expected[:, of])
+
+
+@torch.no_grad()
+def rwkv7_times(row, guarded, ours, theirs):
+    from fla.models.cache_utils import Cache
+
+    fla, slots = fla_call(theirs), torch.arange(64, dtype=torch.int32, device="cuda")
     for batch, tokens in PROMPTS:
         x, v_first = (torch.randn(batch, tokens, HIDDEN, device="cuda", dtype=BF16) for _ in range(2))
         states = ours.states(batch)
@@ -212,6 +245,16 @@ def rwkv7(row, guarded):
         fla(x.expand(batch, 16, HIDDEN).contiguous(), v_first.expand(batch, 16, HIDDEN).contiguous(), cache)
         steps = {"kiln": lambda: ours(x, states, slots[:batch], v_first), "FLA": lambda: fla(x, v_first, cache)}
         timed(guarded, row, f"RWKV7 block, step of {batch}", steps)
+
+
+@torch.no_grad()
+def rwkv7(row, guarded):
+    if importlib.util.find_spec("fla") is None:
+        return row(True, "RWKV7: Flash Linear Attention is not there, and its block is not compared")
+    theirs = fla_block()
+    ours = Block(theirs)
+    rwkv7_errors(row, ours, theirs)
+    rwkv7_times(row, guarded, ours, theirs)
 
 
 # ---- a model of RWKV7, by the adapter
