@@ -14,7 +14,7 @@ The packages fla and einops are on PYTHONPATH, and all processes share TRITON_CA
   flashinfer_calls() has their arguments. FlashInfer's releases up to 0.6.10 have this kernel in C++. The kernel takes
   normalised q and k, so the time of their norms is missing from its figures.
 
-Times are medians of interleaved replays of captured graphs. Inputs rotate: 24 sets of them, or fewer that take twice the L2.
+Times are medians of interleaved replays of captured graphs. Inputs rotate: 12 sets of them, or fewer that take twice the L2.
 The autotuners see 4 sequences of 2,048 tokens first, and their keys do not have the number of tokens. Flash Linear Attention's
 kernel of RWKV7 gets -kk and kk * a, whose time is missing from its figures.
 """
@@ -254,7 +254,7 @@ def graph_of(call, sets, launches):
     return graph
 
 
-def times_of(calls, sets, launches, rounds=9):
+def times_of(calls, sets, launches, rounds=7):
     graphs, times = {name: graph_of(call, sets, launches) for name, call in calls.items()}, {name: [] for name in calls}
     for turn in range(rounds + 2):
         for name, graph in graphs.items():
@@ -276,7 +276,7 @@ def difference(got, expected):
 def measure(kind, shape):
     first = inputs(kind, shape)
     size = sum(t.nbytes for t in first.values() if t is not None)
-    count = max(2, min(24, -(-2 * torch.cuda.get_device_properties(0).L2_cache_size // size)))
+    count = max(2, min(12, -(-2 * torch.cuda.get_device_properties(0).L2_cache_size // size)))
     sets = [first] + [inputs(kind, shape) for _ in range(count - 1)]
     operator = "wkv7" if kind == "wkv7" else "delta_rule"
     calls = {"kiln": kiln_calls(kind, operator)}
