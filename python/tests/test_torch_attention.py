@@ -115,7 +115,7 @@ def test_prompts_run_on_the_template_of_the_device(launching, driver, monkeypatc
                 *ragged
             )
             launch, _ = driver.launch()
-            assert launch.block[0] == (384 if template == "attn_sm90" else 128)
+            assert launch.block[0] == (512 if template == "attn_sm90" else 128)
     with pytest.raises(kiln.Error, match="attn_sm90.*ALIBI"):
         prefill(alibi=True, template="attn_sm90")
 

@@ -13,10 +13,11 @@ __global__ void __launch_bounds__(512, 1)
                    i32 window_left, const i32* kv_indices, i32 page_size, i32 box, i32 window_right,
                    const f32* sinks, const f32* q_scale, const f32* k_scale, const f32* v_scale,
                    i64 stride_scale, i32 tokens) {
-  attention_on_hopper<T, e4m3, D, DV, GROUP, CAUSAL, WINDOW, SOFT_CAP, PAGED, SINK, TILE_KV, STAGES>(
-      map_k, map_v, o, q, plan, workspace, workers, kv_heads, stride_o, stride_o_head, stride_q,
-      stride_q_head, sm_scale, lse, soft_cap, window_left, kv_indices, page_size, box, window_right, sinks,
-      tokens, AttentionScales{q_scale, k_scale, v_scale, stride_scale});
+  attention_on_hopper<T, e4m3, D, DV, GROUP, CAUSAL, WINDOW, SOFT_CAP, PAGED, SINK, 128, TILE_KV, STAGES, 1,
+                      false>(map_k, map_v, o, q, plan, workspace, workers, kv_heads, stride_o, stride_o_head,
+                             stride_q, stride_q_head, sm_scale, lse, soft_cap, window_left, kv_indices,
+                             page_size, box, window_right, sinks, tokens,
+                             AttentionScales{q_scale, k_scale, v_scale, stride_scale});
 }
 
 }  // namespace kiln

@@ -7,8 +7,8 @@
 #include "kiln/copy_async.cuh"
 #include "kiln/mma.cuh"
 #include "kiln/pdl.cuh"
-#include "moe_four_bits/codes.cuh"
 #include "moe/experts.cuh"
+#include "moe_four_bits/codes.cuh"
 
 namespace kiln {
 

@@ -1,8 +1,8 @@
 // Naive reference for moe_gemm_w4a16: the product of a mixture of experts in double, by weights that are unpacked one by one.
 //
 // A block takes 128 columns of a row of d, and a thread takes one of them. Results are not rounded to the output's dtype.
-#include "moe_four_bits/codes.cuh"
 #include "moe/product_reference.cuh"
+#include "moe_four_bits/codes.cuh"
 
 namespace kiln {
 namespace reference {

@@ -1,12 +1,14 @@
 // Attention on Hopper, ragged or paged, for attn_sm90 and attn_sm90_e4m3: o = softmax(q k^T) v. A token sees only tokens of its
 // own request.
 //
-// Packed rows, the work list and parts of tiles are as in attn_prefill, with tiles of 128 rows. The grid never
-// changes. A block has three warpgroups. The third one loads k and v by TMA, in kv blocks of TILE_KV tokens, into two rings
-// of stages. The first two compute 64 rows each, and meet only at the beginning of a tile and where parts are merged.
+// Packed rows, the work list and parts of tiles are as in attn_prefill. The grid never changes. The last warpgroup of a block
+// loads k and v by TMA, in kv blocks of TILE_KV tokens, into two rings of stages. The others compute 64 rows of a tile each:
+// two of them, or three where a thread of three has enough registers. They meet only where parts are merged.
 //
 // In each step a warpgroup has two products under way: the product of q with the keys of a kv block, and the product of
-// the weights of the kv block before with its values. The softmax of the former runs beside the latter.
+// the weights of the kv block before with its values. The softmax of the former runs beside the latter. With TURNS the
+// warpgroups begin their steps one after the other, so that the softmax of one also runs beside the products of another.
+// With two Q_TILES the copy of the next tile's q runs beside the products of a tile.
 //
 // q, k and v are of T, as o is, or of e4m3. wgmma takes e4m3 only with rows along k, and rows of v are not. So codes of v come
 // into a ring of their own, from where a fourth warpgroup widens them to f16, which is exact.
@@ -58,17 +60,21 @@ struct NarrowRing<STAGES, Tiles, true> {
   Tiles tiles;
 };
 
-template <typename T, typename KV, int D, int DV, int TILE_KV, int STAGES, typename Tiles>
+template <typename T, typename KV, int D, int DV, int TILE_ROWS, int TILE_KV, int STAGES, int Q_TILES,
+          typename Tiles>
 struct AttentionShared : NarrowValues<KV, DV, TILE_KV, STAGES, !same<T, KV>> {
   static constexpr bool WIDENS = !same<T, KV>;
   using V = typename ProductType<T, KV>::Type;
   static constexpr int K_PANELS = panels_of<KV>(D), V_PANELS = panels_of<V>(DV);
 
-  Panel<KV, 64> q[2][K_PANELS > V_PANELS ? K_PANELS : V_PANELS];  // rows of each warpgroup; then its results
+  static constexpr int GROUPS = TILE_ROWS / 64, ROW_PANELS = K_PANELS > V_PANELS ? K_PANELS : V_PANELS;
+
+  Panel<KV, 64> q[Q_TILES][GROUPS][ROW_PANELS];  // rows of each warpgroup; then its results
   Panel<KV, TILE_KV> k[STAGES][K_PANELS];
   Panel<V, TILE_KV> v[STAGES][V_PANELS];
   Ring<STAGES> k_ring, v_ring;
-  Tiles tiles, loader_tiles;  // the same tiles: the loader is ahead of the warpgroups that compute
+  Tiles tiles[GROUPS];  // of each warpgroup that computes
+  Tiles loader_tiles;   // the same tiles, which the loader reaches first
   i32 last_part;
   NarrowRing<STAGES, Tiles, WIDENS> narrow;
 };
@@ -213,21 +219,22 @@ __device__ __forceinline__ void widen_values(Shared& shared, const AttentionPlan
 }
 
 template <typename T, typename KV, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP,
-          bool PAGED, bool SINK, int TILE_KV, int STAGES>
+          bool PAGED, bool SINK, int TILE_ROWS, int TILE_KV, int STAGES, int Q_TILES, bool TURNS>
 __device__ __forceinline__ void attention_on_hopper(
     const TensorMap& map_k, const TensorMap& map_v, T* o, const KV* q, i32* plan, f32* workspace, i32 workers,
     i32 kv_heads, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head, f32 sm_scale, f32* lse,
     f32 soft_cap, i32 window_left, const i32* kv_indices, i32 page_size, i32 box, i32 window_right,
     const f32* sinks, i32 tokens, const AttentionScales& scales) {
-  constexpr int TILE_ROWS = 128, LOADER = 256,
-                WIDENER = 384;      // the numbers of the first threads that load and widen
-  constexpr int BOTH = 1, OWN = 2;  // barriers of both computing warpgroups, and of each
+  // Warpgroups that compute, and the numbers of the first threads that load and widen.
+  constexpr int GROUPS = TILE_ROWS / 64, LOADER = GROUPS * 128, WIDENER = LOADER + 128;
+  constexpr int ALL = 1, OWN = 6, TURN = 9;  // barriers of all computing warpgroups, of each, and of its turn
   using Load = Loaders<KV, D, DV, PAGED>;
-  using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, 8, !same<T, KV>>;
+  using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, GROUPS * 4, !same<T, KV>>;
   using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL, WINDOW>;
   using Row = PackedRow<GROUP>;
   extern __shared__ __align__(1024) u8 bytes[];
-  using Shared = AttentionShared<T, KV, D, DV, TILE_KV, STAGES, Tiles>;
+  using Shared = AttentionShared<T, KV, D, DV, TILE_ROWS, TILE_KV, STAGES, Q_TILES, Tiles>;
+  constexpr bool AHEAD = Q_TILES > 1;  // q of the next tile is copied beside the products of a tile
   static_assert(sizeof(Shared) <= sizeof(Shared::q) + sizeof(Shared::k) + sizeof(Shared::v) +
                                       (Shared::WIDENS ? STAGES * TILE_KV * 128 * Load::V_PANELS : 0) + 1024,
                 "SMEM of the manifest must have room for it");
@@ -237,12 +244,12 @@ __device__ __forceinline__ void attention_on_hopper(
 
   work.prefetch(blockIdx.x);
   if (threadIdx.x == 0) {
-    shared.k_ring.init(8, Load::OF_K);  // each of the eight warps that compute releases a stage
+    shared.k_ring.init(GROUPS * 4, Load::OF_K);  // each of the warps that compute releases a stage
     if constexpr (WIDENS) {
-      shared.v_ring.init(8, 4);
+      shared.v_ring.init(GROUPS * 4, 4);
       shared.narrow.ring.init(4, Load::OF_V);
     } else {
-      shared.v_ring.init(8, Load::OF_V);
+      shared.v_ring.init(GROUPS * 4, Load::OF_V);
     }
   }
   if (threadIdx.x == LOADER) {
@@ -259,7 +266,7 @@ __device__ __forceinline__ void attention_on_hopper(
       work.refuse(MADE_FOR, kv_heads, window_left, right);
       return clear_results<DV>(o, lse, tokens, kv_heads * GROUP, stride_o, stride_o_head);
     }
-    if (threadIdx.x == 0) shared.tiles.begin(work, share);
+    if (threadIdx.x < LOADER && threadIdx.x % 128 == 0) shared.tiles[threadIdx.x / 128].begin(work, share);
     if (threadIdx.x == LOADER) shared.loader_tiles.begin(work, share);
     if constexpr (WIDENS)
       if (threadIdx.x == WIDENER) shared.narrow.tiles.begin(work, share);
@@ -272,7 +279,7 @@ __device__ __forceinline__ void attention_on_hopper(
       if constexpr (WIDENS) widen_values<TILE_KV>(shared, work, window_left, window_right);
       return;
     }
-    give_registers_to<WIDENS ? (DV > 128 ? 32 : 48) : PAGED ? 40 : 24>();
+    give_registers_to<WIDENS ? (DV > 128 ? 32 : 48) : GROUPS == 3 ? 32 : PAGED ? 40 : 24>();
     if (PAGED ? threadIdx.x < LOADER + 32 * Load::WARPS : threadIdx.x == LOADER) {
       load_kv_blocks<Load, TILE_KV, PAGED>(shared, map_k, map_v, work, window_left, window_right, kv_indices,
                                            page_size, box);
@@ -280,19 +287,36 @@ __device__ __forceinline__ void attention_on_hopper(
     return;
   }
 
-  take_registers_to<WIDENS ? (DV > 128 ? 216 : 208) : PAGED ? 232 : 240>();
+  take_registers_to<WIDENS ? (DV > 128 ? 216 : 208) : GROUPS == 3 ? 160 : PAGED ? 232 : 240>();
   const int group = warpgroup(), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   LogitTransform<SOFT_CAP, false> transform(softmax_scale(sm_scale, D), soft_cap);
-  Tiles& tiles = shared.tiles;
+  Tiles& tiles = shared.tiles[group];
   RingPlace k_at, v_at;
   const auto release = [&](auto& ring, RingPlace& at) {
     if (lane == 0) ring.release(at.stage);
     ring.next(at);
   };
+  // Begins to copy q of the warpgroup's tile.
+  const auto copy_q = [&](int place) {
+    const AttentionItem& now = tiles.now;
+    copy_rows_to_panels<GROUP, D>(shared.q[place][group],
+                                  q + now.qo_begin * stride_q + now.kv_head * GROUP * stride_q_head, stride_q,
+                                  stride_q_head, now.first_row + warp * 16, now.qo_len * GROUP);
+    copy_async_commit();
+  };
+  const auto next_tile = [&] {
+    sync_threads(OWN + group, 128);  // no thread of the warpgroup needs the tile any more
+    if (threadIdx.x % 128 == 0) tiles.next(work, window_left, window_right);
+    sync_threads(OWN + group, 128);
+  };
+  if (TURNS && group == 0) arrive_threads(TURN, 256);  // nobody else arrives for the first turn
+  int q_at = 0;                                        // place of the tile's q
+  if constexpr (AHEAD) {
+    next_tile();
+    if (tiles.any()) copy_q(q_at);
+  }
   while (true) {
-    sync_threads(BOTH, 256);  // no thread needs the previous tile any more
-    if (threadIdx.x == 0) tiles.next(work, window_left, window_right);
-    sync_threads(BOTH, 256);
+    if constexpr (!AHEAD) next_tile();
     if (!tiles.any()) return;
     const AttentionItem item = tiles.now;
     const i32 first_row = item.first_row + warp * 16, rows = item.qo_len * GROUP,
@@ -305,19 +329,23 @@ __device__ __forceinline__ void attention_on_hopper(
     }
     const f32 scale = transform.scale();
 
-    copy_rows_to_panels<GROUP, D>(shared.q[group],
-                                  q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head,
-                                  stride_q, stride_q_head, first_row, rows);
-    copy_async_commit();
+    auto& panels = shared.q[q_at][group];
+    if constexpr (!AHEAD) copy_q(q_at);
     copy_async_wait<0>();
     fence_async_shared();
-    sync_threads(OWN + group, 128);
+    if constexpr (AHEAD) {
+      next_tile();
+      q_at ^= 1;
+      if (tiles.any()) copy_q(q_at);
+    } else {
+      sync_threads(OWN + group, 128);
+    }
 
     WgmmaTile<typename Shared::V, D, DV, TILE_KV, KV> own;
     own.clear();
     const auto multiply_k = [&] {
       shared.k_ring.wait(k_at);
-      own.multiply_k(shared.q[group], shared.k[k_at.stage]);
+      own.multiply_k(panels, shared.k[k_at.stage]);
     };
     // The products are 0 times v for tokens that no row sees. Rows from `left` on are of other requests, and may be NaN, so
     // they become zeros, unless widen_values() made them zeros. Each warpgroup writes all zeros that it will read.
@@ -364,6 +392,7 @@ __device__ __forceinline__ void attention_on_hopper(
         release(shared.v_ring, v_at);
       }
     } else if (item.kv_begin < item.kv_end) {
+      const bool in_turns = TURNS && item.first_row + (GROUPS - 1) * 64 < rows;  // all warpgroups have rows
       // The first kv block has no product with v beside it.
       f32 factor[2];
       multiply_k();
@@ -374,8 +403,10 @@ __device__ __forceinline__ void attention_on_hopper(
       own.pack_weights();
 #pragma unroll 1
       for (i32 kv = item.kv_begin + TILE_KV; kv < item.kv_end; kv += TILE_KV) {
+        if (in_turns) sync_threads(TURN + group, 256);
         multiply_k();
         multiply_v(TILE_KV);
+        if (in_turns) arrive_threads(TURN + (group + 1 == GROUPS ? 0 : group + 1), 256);
         wgmma_wait<1>();  // for the product with k; the product with v may go on
         release(shared.k_ring, k_at);
         const bool outgrown = make_logits(kv);
@@ -395,7 +426,8 @@ __device__ __forceinline__ void attention_on_hopper(
       wgmma_results(own.sums);
       release(shared.v_ring, v_at);
     }
-    if (tiles.let_next_in()) pdl_launch_dependents();
+    if (AHEAD ? !tiles.any() : tiles.let_next_in())
+      pdl_launch_dependents();  // AHEAD: `tiles` is at the next tile
 
     Tile tile;
     const f32 unit = load_scale<KV>(scales.v, scales.stride, item.kv_head) * product_unit<KV>();
@@ -407,7 +439,7 @@ __device__ __forceinline__ void attention_on_hopper(
 
     // Results go through the warp's part of the memory of q. The barrier says that the whole warpgroup has read q.
     sync_threads(OWN + group, 128);
-    u8* const staging = reinterpret_cast<u8*>(shared.q[group]) + warp % 4 * 16 * Tile::RowOfV::PITCH;
+    u8* const staging = reinterpret_cast<u8*>(panels) + warp % 4 * 16 * Tile::RowOfV::PITCH;
     const auto emit_lse = [&](u32 r, f32 x) {
       const Row row(first_row + r);
       if (lse && first_row + static_cast<i32>(r) < rows)
@@ -428,9 +460,9 @@ __device__ __forceinline__ void attention_on_hopper(
       const AttentionPlan now{plan, fresh(workers)};
       const typename Tile::Slots slots{workspace, now.workers};
       tile.save(slots, item.slot());
-      sync_threads(BOTH, 256);
+      sync_threads(ALL, GROUPS * 128);
       if (threadIdx.x == 0) shared.last_part = now.arrive_between_barriers(item);
-      sync_threads(BOTH, 256);
+      sync_threads(ALL, GROUPS * 128);
       if (!shared.last_part) continue;
       tile.merge(slots, item.first_slot, item.parts, staging, emit_lse, add_sink);
     }

@@ -27,5 +27,9 @@ __device__ __forceinline__ void take_registers_to() {
 __device__ __forceinline__ void sync_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// Counts as a call of sync_threads(), and does not wait.
+__device__ __forceinline__ void arrive_threads(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
 }  // namespace kiln

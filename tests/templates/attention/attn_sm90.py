@@ -140,6 +140,16 @@ def test_tiles():
     )
 
 
+def test_tiles_whose_last_rows_are_of_any_warpgroup():
+    # With heads of 64, three warpgroups have the 192 rows of a tile. The last tile of a request leaves none, one or two of them
+    # without rows. Few workers take many tiles each, and more workers cut tiles.
+    lengths = [(n, n + extra) for n in (1, 63, 64, 65, 128, 129, 191, 192, 193, 385) for extra in (0, 300)]
+    for causal, page in itertools.product((True, False), (0, 16)):
+        for workers in (1, 7, 0):
+            check(Options(d=64, group=1, causal=causal, page=page), lengths, workers=workers)
+    check(Options(d=64, group=1, kv_heads=1), [(192, 5000), (130, 4000), (50, 3000)], workers=40)
+
+
 def test_pages():
     check_all(
         [(Options(page=48, d=d, TILE_KV=tokens, cap=9.0), MIXED) for d, tokens in ((128, 160), (128, 112), (256, 80), (256, 64))]
