@@ -298,6 +298,25 @@ def test_an_exported_layer_calls_the_operator(on_host, driver):
 # ---- errors
 
 
+@pytest.mark.parametrize(
+    "rows, pairs, text", [(16, 20, "it has 16 rows, expected 24"), (24, -1, "pairs = -1 must not be negative")]
+)
+def test_a_product_refuses_rows_at_places_that_are_not_one_for_each_place(rows, pairs, text, launching, driver):
+    """Its kernel would read, and write, beyond them."""
+    blocks = torch.zeros(3, dtype=torch.int32), torch.arange(24, dtype=torch.int32), torch.full((1,), 24, dtype=torch.int32)
+    wide, codes = torch.zeros(rows, 128, dtype=BF16), torch.zeros(rows, 128, dtype=torch.uint8).view(E4M3)
+    of_fp8 = torch.zeros(4, 128, 128, dtype=torch.uint8).view(E4M3), torch.ones(1, rows).t(), torch.ones(4, 1, 1)
+    before = driver.launches()
+    for name, arguments in (
+        ("moe_gemm", (wide, torch.zeros(4, 128, 128, dtype=BF16))),
+        ("moe_gemm_fp8", (codes, *of_fp8)),
+        ("moe_gemm_fp8_quant", (codes, *of_fp8)),
+    ):
+        with pytest.raises(kiln.Error, match=text):
+            getattr(torch.ops.kiln, name)(*arguments, *blocks, 1, 8, pairs=pairs)
+    assert driver.launches() == before
+
+
 def _call(**changes):
     arguments, named = made("logits")
     return Call(*arguments, **named)._replace(**changes)
