@@ -238,6 +238,29 @@ sys.stdin.readline()
     assert list(tmp_path.iterdir()) == [strange]
 
 
+def test_a_child_that_closed_its_files_makes_a_directory_and_closes_no_other_file(tmp_path, monkeypatch):
+    """A daemon is such a child. The number of its parent's lock may be that of another file then."""
+    program = """
+import os, sys
+from kiln.caches import _files
+place = _files.PrivateDirectory("kiln-test-")
+parents = place.path()
+for opens in (False, True):
+    child = os.fork()
+    if child == 0:
+        os.closerange(3, 256)
+        others = [os.open("/dev/null", os.O_RDONLY) for _ in range(200 if opens else 0)]
+        good = place.path() != parents
+        for other in others:
+            os.fstat(other)
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_description_of_blobs_is_json(service):
     kiln.Blobs(service, "a"), kiln.Blobs(service, "b", "v")
     assert [(item["space"], item["compatibility"]) for item in json.loads(service.describe_blobs())] == [("a", ""), ("b", "v")]

@@ -63,16 +63,13 @@ class PrivateDirectory:
 
     def __init__(self, prefix: str) -> None:
         self.prefix, self._made, self._lock = prefix, (0, pathlib.Path()), _locks.Lock()
-        self._claim = -1  # the open file whose lock says that this process lives
 
     def path(self) -> pathlib.Path:
         with self._lock:  # threads that come together have one directory
             if self._made[0] != os.getpid():
                 self._remove_left_ones()
                 made = pathlib.Path(tempfile.mkdtemp(prefix=self.prefix))
-                if self._claim >= 0:
-                    os.close(self._claim)  # the parent's, which keeps its lock
-                self._claim = _claim(made)
+                _claim(made)
                 self._made = (os.getpid(), made)
                 util.Finalize(None, self._remove, args=self._made, exitpriority=0)  # also in children of multiprocessing
             return self._made[1]
@@ -136,21 +133,21 @@ def _boot() -> bytes:
         return b""
 
 
-def _claim(directory: pathlib.Path) -> int:
-    """Returns an open file whose lock is held until this process and its forked children have ended, or -1.
+def _claim(directory: pathlib.Path) -> None:
+    """Locks a file that stays open until this process and its forked children have ended.
 
-    The file has its content only once it is locked, so that nobody takes a new directory for one that was left.
+    The file has its content only once it is locked, so that nobody takes a new directory for one that was left. No process
+    closes it: a child that has closed its files, as daemons do, may have another file of this number.
     """
     try:
         claim = os.open(directory / _CLAIM, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
-        return -1
+        return
     try:
         fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(claim, _boot())
     except OSError:  # a filesystem without locks: a directory that is left stays
         pass
-    return claim
 
 
 def _free_claim(directory: str) -> int:
