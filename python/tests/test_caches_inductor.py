@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import types
 
 import kiln
@@ -86,6 +87,19 @@ def test_the_identity_of_a_payload_has_all_but_the_times():
     assert _parted(b"torch's\nkiln identity 1 " + one) == (b"torch's", one)
     for other in (b"", b"torch's", b"torch's\nkiln identity 1 " + one[1:], b"x" * 100):
         assert _parted(other) == (other, b"")
+
+
+def test_the_identity_of_large_constants_takes_little_memory():
+    from kiln.caches.inductor import _identity
+
+    size = 16 << 20
+    one, other = payload((os.urandom(size), 5)), payload((os.urandom(size), 5))
+    tracemalloc.start()
+    identity = _identity(one)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(identity) == 32 and identity == _identity(one) != _identity(other)
+    assert peak < 5 * size, "the text of the JSON, base64 and the bytes are less than four times as large as the bytes"
 
 
 class Touch:
