@@ -317,6 +317,25 @@ def test_a_product_refuses_rows_at_places_that_are_not_one_for_each_place(rows, 
     assert driver.launches() == before
 
 
+def test_scales_at_places_are_read_sixteen_bytes_at_a_time(launching, driver):
+    """They must be aligned for that. The step between the scales of a row has no part where a row has one scale."""
+    blocks = torch.zeros(3, dtype=torch.int32), torch.arange(24, dtype=torch.int32), torch.full((1,), 24, dtype=torch.int32)
+
+    def product(scale):
+        width = 128 * scale.shape[1]
+        a, b = (torch.zeros(*shape, width, dtype=torch.uint8).view(E4M3) for shape in ((24,), (4, 128)))
+        return torch.ops.kiln.moe_gemm_fp8(a, b, scale, torch.ones(4, 1, scale.shape[1]), *blocks, 1, 8, pairs=20)
+
+    before = driver.launches()
+    with pytest.raises(kiln.Error, match="'scale_a' = 0x[0-9a-f]+ is not aligned to 16 bytes"):
+        product(torch.ones(49)[1:].view(2, 24).t())
+    with pytest.raises(kiln.Error, match="step_scale_a = 26 a multiple of 4"):
+        product(torch.ones(2, 26)[:, :24].t())
+    assert driver.launches() == before
+    assert product(torch.ones(2, 24).t()).shape == product(torch.ones(24, 1)).shape == (20, 128)
+    assert driver.launches() == before + 2
+
+
 def _call(**changes):
     arguments, named = made("logits")
     return Call(*arguments, **named)._replace(**changes)
