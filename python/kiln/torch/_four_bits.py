@@ -1,6 +1,6 @@
 """Weights of 4 bits with scales: how they are quantised, packed for the operator moe_gemm_w4a16, and unpacked.
 
-A weight is [experts, rows, K], with rows in multiples of 16. templates/moe/codes.cuh has the layout of packed codes.
+A weight is [experts, rows, K], with rows in multiples of 16. templates/moe_four_bits/codes.cuh has the layout of packed codes.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The operator fused_moe: a whole mixture of experts, made of the operators of the templates in templates/moe.
+"""The operator fused_moe: a whole mixture of experts, made of the operators of templates/moe and templates/moe_four_bits.
 
     route          moe_route, or topk_gate and moe_align; for few tokens and weights in e4m3, moe_route quantises x, too
     first product  moe_gemm: x times w13 of each chosen expert, with bias, activation and gate
