@@ -229,7 +229,9 @@ __device__ __forceinline__ void attention_on_hopper(
   constexpr int GROUPS = TILE_ROWS / 64, LOADER = GROUPS * 128, WIDENER = LOADER + 128;
   constexpr int ALL = 1, OWN = 6, TURN = 9;  // barriers of all computing warpgroups, of each, and of its turn
   using Load = Loaders<KV, D, DV, PAGED>;
-  using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, GROUPS * 4, !same<T, KV>>;
+  // Some registers go to the warps that widen values, and to those that load pages.
+  constexpr bool FEW_REGISTERS = !same<T, KV> || (PAGED && DV > 192);
+  using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, GROUPS * 4, FEW_REGISTERS>;
   using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL, WINDOW>;
   using Row = PackedRow<GROUP>;
   extern __shared__ __align__(1024) u8 bytes[];
