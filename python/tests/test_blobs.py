@@ -82,6 +82,7 @@ def test_ctrl_c_ends_the_wait_for_a_lease(service, tmp_path):
 import json, kiln, os, signal, threading, time
 service = kiln.Service(cache_dir={str(tmp_path / "cache")!r}, hermetic=True)
 blobs = kiln.Blobs(service, "s")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a script ignores it
 
 def interrupt():
     while blobs.counts()["waits"] == 0:
