@@ -271,17 +271,17 @@ def _in_places(m: Call, quantised: tuple[Tensor, Tensor] | None, k: int, block: 
 
 
 def _up(
-    m: Call, quantised: tuple[Tensor, Tensor] | None, weights: Tensor, rows: _Rows, k: int, block: int
+    m: Call, quantised: tuple[Tensor, Tensor] | None, weights: Tensor, rows: _Rows, k: int, block: int, in_places: tuple[bool, bool]
 ) -> tuple[Tensor, Tensor | None]:
     """The first product [T * k, I], or [places, I], with its scales in e4m3.
 
-    `quantised` is x in e4m3 with its scales, if they are made.
+    `quantised` is x in e4m3 with its scales, if they are made, and `in_places` what _in_places() said.
     """
     weighted = (weights, "product") if m.weight_on_input else (None, "none")
     epilogue = (*rows.blocks(), k, block, m.bias13, weighted[0], m.act, m.gated, m.order, weighted[1], m.alpha, m.limit)
     if four_bits(m):
         return _kernels["moe_gemm_w4a16"](m.x, *_packed(m.w13, m.w13_scale, rows, m.w13_zero), *epilogue[3:]), None
-    x_in_places, h_in_places = _in_places(m, quantised, k, block)
+    x_in_places, h_in_places = in_places
     named: dict[str, Any] = {}
     if x_in_places:
         epilogue = (*rows.blocks(), 1, *epilogue[4:])
@@ -319,8 +319,9 @@ def _launch(*arguments: Any, **named: Any) -> Tensor:
         return _shape(*m)
     block = block_of(tokens * k, experts_of(m), m.w13.dtype)
     weights, rows, quantised = _route(m, k, block)
-    h, scales = _up(m, quantised, weights, rows, k, block)
-    y = _down(m, h, scales, weights, rows, block, _in_places(m, quantised, k, block)[1])
+    in_places = _in_places(m, quantised, k, block)
+    h, scales = _up(m, quantised, weights, rows, k, block, in_places)
+    y = _down(m, h, scales, weights, rows, block, in_places[1])
     # Without a map, experts that the gate chose are all here. Otherwise a pair may have no row in y.
     inverse = rows.inverse if m.logits is None or m.expert_map is not None else None
     gate = None if m.shared_gate is None else m.shared_gate.reshape(tokens, 1)

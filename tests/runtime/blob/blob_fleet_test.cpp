@@ -35,6 +35,12 @@ class BlobFleetTest : public testing::FleetTest {
     o.behind = behind;
     return service.blobs().open(o);
   }
+  /// A node that waits for the fleet longer than a test may take.
+  Options waiting_node(const std::string& name) const {
+    Options o = node(name, server_->patient_url());
+    o.remote_budget_s = 3600;
+    return o;
+  }
   std::optional<testing::RedisServer> server_;
 };
 
@@ -83,11 +89,8 @@ TEST_F(BlobFleetTest, ABlobWithoutOneOfItsPartsIsAMiss) {
   EXPECT_EQ(space.counts().misses.load(), 1u);
 }
 
-/// The fleet's budget for a wait is longer here than the test may take.
 TEST_F(BlobFleetTest, TheWaitForAnotherNodeEndsWithTheDeadlineOfTheLease) {
-  Options patient = node("b", server_->patient_url());
-  patient.remote_budget_s = 3600;
-  Service a(node("a", server_->patient_url())), b(patient);
+  Service a(node("a", server_->patient_url())), b(waiting_node("b"));
   const auto held = space_of(a).lease("k", soon());
   ASSERT_TRUE(held.lease);
   BlobSpace& space = space_of(b);
@@ -109,9 +112,7 @@ TEST_F(BlobFleetTest, ALeaseThatIsNotWaitedForIsStillTakenFromTheFleet) {
 }
 
 TEST_F(BlobFleetTest, AnInterruptEndsTheWaitForAnotherNode) {
-  Options patient = node("b", server_->patient_url());
-  patient.remote_budget_s = 3600;
-  Service a(node("a", server_->patient_url())), b(patient);
+  Service a(node("a", server_->patient_url())), b(waiting_node("b"));
   const auto held = space_of(a).lease("k", soon());
   ASSERT_TRUE(held.lease);
   BlobSpace& space = space_of(b);
