@@ -7,6 +7,7 @@
 #   - fuzz: the fuzz programs, built
 #   - site: the site of the documentation, built with warnings as errors and loaded in a browser
 #   - versions: the command of 0.1 and this one, side by side on one cache directory and one Redis server
+#   - clones: `kiln caches restore` on filesystems that can clone files, XFS and Btrfs in image files
 #   - rust: examples/rust, built with cargo and bindgen of the distribution, run on the fake driver
 #   - toolkits: other versions of NVRTC, from their wheels, compile a small plan for every kind of target
 #   - lint: every shipped template, in all combinations of the values of its prewarm rows
@@ -21,7 +22,7 @@ set -e
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 
-all=(alone tidy fuzz site versions rust toolkits lint tests aarch64 wheel conda container packages)
+all=(alone tidy fuzz site versions clones rust toolkits lint tests aarch64 wheel conda container packages)
 parts=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [[ " ${all[*]} " == *" $1 "* ]] || { echo "unknown part $1; the parts are: ${all[*]}" >&2; exit 2; }
@@ -68,6 +69,14 @@ run_versions() {
   cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python" >/dev/null
   cmake --build --preset dev --target kiln-cli kiln-worker
   tests/scenario/two_versions.sh build/first/build/release/kiln build/dev/kiln
+}
+
+run_clones() {
+  say "filesystems that can clone files"
+  install_packages "${build_packages[@]}" xfsprogs btrfs-progs e2fsprogs
+  cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python" >/dev/null
+  cmake --build --preset dev --target kiln-cli kiln-worker
+  tests/scenario/clone.sh build/dev/kiln
 }
 
 run_rust() {

@@ -243,7 +243,8 @@ void add_bundle_import(Command bundle, Context& context) {
       "without it, anybody who can write the file decides what runs on the GPU. Blobs of other JIT "
       "compilers\nmay be code for this machine, and are never imported without it.\n"
       "Exit status: 0 all there, 1 failed, 2 usage, 3 some are of another version, were evicted,\n"
-      "or are there already with another image, 4 damaged or a bad signature, 130 interrupted.");
+      "or are there already with another image, 4 damaged, a bad signature, or blobs without\n"
+      "--require-signature, 130 interrupted.");
 }
 
 }  // namespace kiln::cli
