@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <thread>
 
@@ -347,6 +348,25 @@ TEST_F(BlobSpaceTest, AMissInModeSealedCountsBeforeTheSealToo) {
   EXPECT_THROW(refusing.lease("unsealed", soon()), Error);
   EXPECT_EQ(service.blobs().open({"s", ""}).counts().sealed_misses.load(), 1u);
   EXPECT_EQ(refusing.counts().sealed_misses.load(), 2u);
+}
+
+TEST_F(BlobSpaceTest, InModeWarnEachMissAfterTheSealIsNamedAndNoneIsCounted) {
+  Options warn = options();
+  warn.mode = Mode::warn;
+  Service service(warn);
+  BlobSpace& strict = service.blobs().open({"s", "", 0, SealedMiss::refuse});
+  const auto told = [&] {
+    return std::count_if(lines_.begin(), lines_.end(), [](const std::string& line) {
+      return line.find("blob 'k' of space s was not in the cache after the seal") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(strict.get("k"), std::nullopt);
+  EXPECT_EQ(told(), 0) << "not sealed yet";
+  service.seal();
+  EXPECT_EQ(strict.get("k"), std::nullopt);
+  EXPECT_EQ(strict.get("k"), std::nullopt);
+  EXPECT_EQ(told(), 2) << "each one";
+  EXPECT_EQ(strict.counts().sealed_misses.load(), 0u);
 }
 
 TEST_F(BlobSpaceTest, TheCountsOfAllProcessesAddUpInTheStore) {
