@@ -201,6 +201,40 @@ print(place.path())
     assert not os.path.exists(lines[1]), "it is removed when the process ends"
 
 
+def filesystem_of(path):
+    """Its name, such as ext4."""
+    device = os.stat(path).st_dev
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
+        mounts = [line.split() for line in file]
+    return next((mount[mount.index("-") + 1] for mount in mounts if mount[2] == f"{os.major(device)}:{os.minor(device)}"), "")
+
+
+def test_on_ext4_the_folders_of_a_private_directory_are_spread(tmp_path, monkeypatch):
+    """ext4 numbers files by the part of the disk that they are in, so folders that lie near have near numbers."""
+    if filesystem_of(tmp_path) != "ext4" or os.statvfs(tmp_path).f_files < 1_000_000:
+        pytest.skip("TMPDIR is on no large ext4")
+    monkeypatch.setattr(_files.tempfile, "tempdir", str(tmp_path))
+
+    def parts():
+        place = _files.PrivateDirectory("kiln-test-")
+        return {os.stat(os.path.dirname(place.write(f"k{n}", {"a": b"1"})["a"])).st_ino // 8192 for n in range(16)}
+
+    assert len(parts()) >= 8
+    monkeypatch.setattr(_files, "_spread", lambda directory: None)
+    assert len(parts()) < 8, "without it they lie near"
+
+
+def test_a_filesystem_that_refuses_flags_has_private_directories_too(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(_files.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(_files.fcntl, "ioctl", refuse)
+    path = _files.PrivateDirectory("kiln-plain-").write("k", {"a": b"1"})["a"]
+    with open(path, "rb") as file:
+        assert file.read() == b"1"
+
+
 def test_a_killed_process_directory_goes_with_the_next_process(tmp_path, monkeypatch):
     program = """
 import os, signal, sys

@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 import struct
+import sys
 import tempfile
 from collections.abc import Mapping
 from multiprocessing import util
@@ -69,6 +70,7 @@ class PrivateDirectory:
             if self._made[0] != os.getpid():
                 self._remove_left_ones()
                 made = pathlib.Path(tempfile.mkdtemp(prefix=self.prefix))
+                _spread(made)
                 _claim(made)
                 self._made = (os.getpid(), made)
                 util.Finalize(None, self._remove, args=self._made, exitpriority=0)  # also in children of multiprocessing
@@ -120,6 +122,28 @@ class PrivateDirectory:
     def _remove(process: int, path: pathlib.Path) -> None:
         if process == os.getpid():
             shutil.rmtree(path, ignore_errors=True)
+
+
+_GET_FLAGS, _SET_FLAGS, _TOP = 0x80086601, 0x40086602, 0x20000  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_TOPDIR_FL
+
+
+def _spread(directory: pathlib.Path) -> None:
+    """Lets ext4 put each folder of a directory into another part of the disk, where few folders are.
+
+    It puts files beside their folder, and a folder beside its parent. Where many files were removed in the last minutes,
+    as in a directory of temporary files, making a file takes a millisecond. Other filesystems refuse the flag.
+    """
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        flags = int.from_bytes(fcntl.ioctl(handle, _GET_FLAGS, bytes(8))[:4], sys.byteorder)
+        fcntl.ioctl(handle, _SET_FLAGS, (flags | _TOP).to_bytes(8, sys.byteorder))
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
 
 
 _CLAIM = ".lock"  # in a private directory
