@@ -1,7 +1,10 @@
 """kiln.Blobs and the formats of kiln.caches that need no other JIT compiler."""
 
+import fcntl
 import json
 import os
+import pathlib
+import struct
 import subprocess
 import sys
 import threading
@@ -191,8 +194,9 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 child = os.read(read, 4096).decode()
-print(first != child, open(first).read(), oct(os.stat(place.path()).st_mode & 0o777))
-print(place.path())
+outer = place.path().parent
+print(first != child, open(first).read(), oct(os.stat(outer).st_mode & 0o777))
+print(outer)
 """
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -201,27 +205,30 @@ print(place.path())
     assert not os.path.exists(lines[1]), "it is removed when the process ends"
 
 
-def filesystem_of(path):
-    """Its name, such as ext4."""
-    device = os.stat(path).st_dev
-    with open("/proc/self/mountinfo", encoding="utf-8") as file:
-        mounts = [line.split() for line in file]
-    return next((mount[mount.index("-") + 1] for mount in mounts if mount[2] == f"{os.major(device)}:{os.minor(device)}"), "")
+def flags_of(path, more=0):
+    """The flags of a directory, of which each filesystem has its own, after `more` are set. None where they are refused."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        flags = struct.unpack_from("I", fcntl.ioctl(handle, _files._GET_FLAGS, bytes(8)))[0]
+        if more:
+            fcntl.ioctl(handle, _files._SET_FLAGS, struct.pack("I4x", flags | more))
+        return flags | more
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
-def test_on_ext4_the_folders_of_a_private_directory_are_spread(tmp_path, monkeypatch):
-    """ext4 numbers files by the part of the disk that they are in, so folders that lie near have near numbers."""
-    if filesystem_of(tmp_path) != "ext4" or os.statvfs(tmp_path).f_files < 1_000_000:
-        pytest.skip("TMPDIR is on no large ext4")
+def test_ext4_may_move_the_files_of_a_private_directory(tmp_path, monkeypatch):
+    """The directory in TMPDIR has the flag. The one inside of it, and with it the folders of kernels, do not inherit it."""
+    (tmp_path / "other").mkdir()
+    if flags_of(tmp_path / "other", _files._TOP) is None:
+        pytest.skip("the filesystem of TMPDIR has no such flag")
     monkeypatch.setattr(_files.tempfile, "tempdir", str(tmp_path))
-
-    def parts():
-        place = _files.PrivateDirectory("kiln-test-")
-        return {os.stat(os.path.dirname(place.write(f"k{n}", {"a": b"1"})["a"])).st_ino // 8192 for n in range(16)}
-
-    assert len(parts()) >= 8
-    monkeypatch.setattr(_files, "_spread", lambda directory: None)
-    assert len(parts()) < 8, "without it they lie near"
+    inner = _files.PrivateDirectory("kiln-test-").path()
+    assert inner.parent.parent == tmp_path
+    assert flags_of(inner.parent) & _files._TOP
+    assert not flags_of(inner) & _files._TOP
 
 
 def test_a_filesystem_that_refuses_flags_has_private_directories_too(tmp_path, monkeypatch):
@@ -233,6 +240,11 @@ def test_a_filesystem_that_refuses_flags_has_private_directories_too(tmp_path, m
     path = _files.PrivateDirectory("kiln-plain-").write("k", {"a": b"1"})["a"]
     with open(path, "rb") as file:
         assert file.read() == b"1"
+
+
+def outer_of(path):
+    """The directory in TMPDIR of a file that PrivateDirectory.write() returned."""
+    return pathlib.Path(path).parents[2]
 
 
 def test_a_killed_process_directory_goes_with_the_next_process(tmp_path, monkeypatch):
@@ -264,11 +276,11 @@ sys.stdin.readline()
     parent.wait()
     assert os.path.exists(left), "a killed process removes nothing"
     process, own = start()
-    assert not os.path.exists(os.path.dirname(os.path.dirname(left)))
+    assert not os.path.exists(outer_of(left))
     assert all(os.path.exists(path) for path in (kept, childs, own, strange))
     for each in (living, parent, process):
         each.communicate("\n")
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([strange.name, childs.split("/")[-3]])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([strange.name, outer_of(childs).name])
     start()[0].communicate("\n")
     assert list(tmp_path.iterdir()) == [strange]
 

@@ -9,7 +9,6 @@ import re
 import shutil
 import stat
 import struct
-import sys
 import tempfile
 from collections.abc import Mapping
 from multiprocessing import util
@@ -69,11 +68,14 @@ class PrivateDirectory:
         with self._lock:  # threads that come together have one directory
             if self._made[0] != os.getpid():
                 self._remove_left_ones()
-                made = pathlib.Path(tempfile.mkdtemp(prefix=self.prefix))
-                _spread(made)
-                _claim(made)
-                self._made = (os.getpid(), made)
-                util.Finalize(None, self._remove, args=self._made, exitpriority=0)  # also in children of multiprocessing
+                outer = pathlib.Path(tempfile.mkdtemp(prefix=self.prefix))
+                _claim(outer)
+                _move_inner_folders(outer)
+                self._made = (
+                    os.getpid(),
+                    pathlib.Path(tempfile.mkdtemp(prefix=self.prefix, dir=outer)),
+                )  # ext4 uses a hash of its name
+                util.Finalize(None, self._remove, args=(os.getpid(), outer), exitpriority=0)  # also in children of multiprocessing
             return self._made[1]
 
     def write(self, folder: str, files: Mapping[str, bytes]) -> dict[str, str]:
@@ -127,19 +129,20 @@ class PrivateDirectory:
 _GET_FLAGS, _SET_FLAGS, _TOP = 0x80086601, 0x40086602, 0x20000  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_TOPDIR_FL
 
 
-def _spread(directory: pathlib.Path) -> None:
-    """Lets ext4 put each folder of a directory into another part of the disk, where few folders are.
+def _move_inner_folders(directory: pathlib.Path) -> None:
+    """Lets ext4 put new folders of a directory into a part of the disk that has few folders.
 
-    It puts files beside their folder, and a folder beside its parent. Where many files were removed in the last minutes,
-    as in a directory of temporary files, making a file takes a millisecond. Other filesystems refuse the flag.
+    Otherwise it puts a folder beside its parent. Where many files were removed in the last minutes, as in a directory of
+    temporary files, making a file takes a millisecond. XFS, Btrfs and tmpfs refuse the flag, and overlayfs hands it to the
+    filesystem below.
     """
     try:
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return
     try:
-        flags = int.from_bytes(fcntl.ioctl(handle, _GET_FLAGS, bytes(8))[:4], sys.byteorder)
-        fcntl.ioctl(handle, _SET_FLAGS, (flags | _TOP).to_bytes(8, sys.byteorder))
+        flags = struct.unpack_from("I", fcntl.ioctl(handle, _GET_FLAGS, bytes(8)))[0]
+        fcntl.ioctl(handle, _SET_FLAGS, struct.pack("I4x", flags | _TOP))
     except OSError:
         pass
     finally:
