@@ -141,6 +141,7 @@ __device__ __forceinline__ void delta_one(T* out, i64 stride_out, const DeltaInp
   __syncthreads();
   pdl_launch_dependents();
 
+  state.wait();
   state.dots(step.decayed_k, step.decayed_q, dots);
   __syncthreads();
 #pragma unroll

@@ -124,6 +124,7 @@ __device__ __forceinline__ void wkv7_one(T* o, const Wkv7Inputs<T, W>& in, f32 s
   __syncthreads();
   pdl_launch_dependents();
 
+  state.wait();
   state.dots(token.a, token.decayed_r, dots);
   __syncthreads();
 #pragma unroll

@@ -425,7 +425,7 @@ def bench():
             )
 
         words = dict(T="bf16", K=K, GATE=gate, L2NORM=True, STATE=state, V_FIRST=v_first, SLOTS="sequence")
-        others = [dict(FOR="one"), dict(FOR="decode")] + [dict(FOR="one", WARPS=8)] * (state == "bf16" and not v_first)
+        others = [dict(FOR="one"), dict(FOR="decode")] + [dict(FOR="one", WARPS=8)] * (state == "bf16")
         launches = {
             "kiln"
             + "".join(
