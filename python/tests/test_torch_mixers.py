@@ -95,21 +95,25 @@ def test_long_sequences_go_to_the_chunked_operator(name):
     assert picked(name, *call(8, least)) and not picked(name, *call(8, least - 1)), "the number is that of each sequence"
     assert picked(name, *call(1, 2048)) == name.replace("rule", "chunk"), "a cluster shares the columns of few states"
     assert picked(name, *call(64, 2048)) == name.replace("rule", "chunk_mma"), "many states fill the GPU"
+    for gates, tokens, heads in ((3, 512, 29), (3, 1024, 38), (2, 512, 29), (2, 4096, 38), (0, 4096, 38)):
+        assert picked(name, *call(1, tokens, heads, gates=gates)) == name.replace("rule", "chunk")
+        assert picked(name, *call(1, tokens - 1, heads, gates=gates)) == name.replace("rule", "chunk_mma")
+        assert picked(name, *call(1, tokens, heads + (1 if heads == 29 else 10), gates=gates)) == name.replace("rule", "chunk_mma")
     assert picked(name, *call(1, 2048, dtype=F16, key=64, value=192)) and picked(name, *call(1, 2048, gates=0))
     assert not picked(name, *call(1, 2048, dtype=F32))
     assert not picked(name, *call(1, 2048, key=96, value=96)) and not picked(name, *call(1, 2048, value=96))
 
 
 @pytest.mark.parametrize("name", ["delta_rule", "delta_rule_pool"])
-def test_other_gpus_and_gates_of_each_key_have_chunks_of_16_tokens(name):
+def test_other_gpus_and_many_states_have_chunks_of_16_tokens(name):
     call = (lambda *a, **n: delta(*a, **n)) if name == "delta_rule" else (lambda *a, **n: pooled(delta(*a, **n), a[0]))
     chunked, least = name.replace("rule", "chunk_mma"), least_of(name, hopper=False)
     assert 1 < least <= 64
     for hopper in (False, True):
-        assert picked(name, *call(1, 2048, gates=3), hopper=hopper) == chunked
+        assert picked(name, *call(64, 2048, gates=3), hopper=hopper) == chunked
         assert picked(name, *call(8, least, gates=3), hopper=hopper) == chunked
         assert picked(name, *call(8, least - 1, gates=3), hopper=hopper) is None
-    for gates in (0, 2):
+    for gates in (0, 2, 3):
         assert picked(name, *call(1, 2048, gates=gates), hopper=False) == chunked
         assert picked(name, *call(8, least - 1, gates=gates), hopper=False) is None
     assert picked(name, *call(1, 2048, dtype=F32), hopper=False) is None

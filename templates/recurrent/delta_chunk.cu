@@ -5,8 +5,10 @@
 // blocks takes an item after the other. Its warpgroups work on different chunks, and items, at the same time:
 // - Some blocks prepare. Each of their warpgroups takes the next chunk that no other one has (DeltaPreparation), and copies
 //   the result to the blocks that walk. This does not depend on the state.
-// - The first block walks, and with two slices in a cluster of more than two blocks also the second one. A warpgroup holds a
+// - The first block walks, and with two slices in a cluster of more than three blocks also the second one. A warpgroup holds a
 //   slice of the state, and takes it from chunk to chunk (DeltaWalk). Another thread loads q, k and v into a ring of stages.
+// - With a gate of each key only the first block walks, because a prepared chunk has 66 KiB then (K of 128), and its copies take
+//   longer than the walk.
 #include "kiln/cluster.cuh"
 #include "kiln/pdl.cuh"
 #include "recurrent/chunk/places.cuh"
@@ -37,12 +39,12 @@ __global__ void __launch_bounds__(512, 1)
   using Walking = WalkMemory<T, Tiles, WALKS, STAGES>;
   using Preparing = PreparationsMemory<Memory, ChunkPlace, Types::GROUPS>;
   constexpr u32 BYTES = CHUNK * ((KEYS ? 0 : 2 * K) + WALKS * 64) * sizeof(T) + Prepared::BYTES;
-  static_assert(
-      sizeof(Walking) <=
-              STAGES * (CHUNK * ((KEYS ? 3 : 2) * K + WALKS * 64 + 128) * 2 + 1024) + WALKS * 8192 + 1024 &&
-          sizeof(Preparing) <= 1024 + (KEYS ? 2 * (CHUNK * 3 * K * 2 + CHUNK * (K + 8) * 4 + 18 * 1024 + 768)
-                                            : 4 * (CHUNK * 2 * K * 2 + 18 * 1024)),
-      "SMEM of the manifest must have room for both");
+  static_assert(sizeof(Walking) <= STAGES * (CHUNK * ((KEYS ? 3 : 2) * K + WALKS * 64 + 128) * 2 + 1024) +
+                                       WALKS * 8192 + 1024 &&
+                    sizeof(Preparing) <=
+                        1024 + (KEYS ? 2 * (CHUNK * 3 * K * 2 + CHUNK * (K + 8) * 4 + 52 * K + 18 * 1024)
+                                     : 4 * (CHUNK * 2 * K * 2 + 18 * 1024)),
+                "SMEM of the manifest must have room for both");
   static_assert(STAGES <= Types::GROUPS, "a warpgroup has room for one chunk at a time");
   extern __shared__ __align__(1024) u8 bytes[];
   Walking& shared = *reinterpret_cast<Walking*>(bytes);        // of a block that walks
@@ -51,8 +53,8 @@ __global__ void __launch_bounds__(512, 1)
   const int rank = __shfl_sync(~0u, static_cast<int>(cluster_rank()), 0);
   // These are computed where they are needed, because registers are few.
   const auto blocks = [] { return static_cast<int>(cluster_size()); };
-  const auto walkers = [&] { return WALKS > 1 && blocks() > 2 ? 2 : 1; };  // blocks that walk
-  const auto walks = [&] { return WALKS / walkers(); };                    // slices of such a block
+  const auto walkers = [&] { return WALKS > 1 && blocks() > 3 && !KEYS ? 2 : 1; };  // blocks that walk
+  const auto walks = [&] { return WALKS / walkers(); };                             // slices of such a block
 
   if (threadIdx.x == 0) {
     if (rank < walkers()) {
@@ -146,19 +148,23 @@ __global__ void __launch_bounds__(512, 1)
                                                                                    gates, factor);
       if (thread == 0) begin(place, prepared.q, prepared.k);
       __syncwarp();
-      if (place.first >= 0) preparation.read_gates(place);
+      preparation.fetch(place);
+      if (place.first >= 0) preparation.write_gates();
 #pragma unroll 1
       for (; place.first >= 0; parity ^= 1, stage = (stage + turns()) % STAGES) {
         const int count = smaller(CHUNK, place.item.end - place.first);
         workshop.loaded[group].wait(parity);
         __syncwarp();
-        preparation.make(count);
-        if (thread == 0) {
-          send(prepared, parity);
-          take(place, turns());
-        }
-        sync_threads(1 + group, 128);
-        if (place.first >= 0) preparation.read_gates(place);
+        preparation.make(
+            count,
+            [&] {
+              if (thread == 0) take(place, turns());
+              __syncwarp();
+            },
+            place);
+        if (thread == 0) send(prepared, parity);
+        __syncwarp();
+        if (place.first >= 0) preparation.write_gates();
         if (thread == 0) {
           workshop.taken[group].wait(parity);
           begin(place, prepared.q, prepared.k);

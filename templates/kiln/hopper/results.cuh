@@ -5,6 +5,14 @@
 
 namespace kiln {
 
+// Stores four matrices of 8 x 8 elements of 2 bytes as load_matrices() loads them: lane l gives the address of row l % 8 of matrix
+// l / 8. All lanes of a warp call it.
+__device__ __forceinline__ void store_matrices(u32 address, const u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]),
+               "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
 // Writes COLUMNS columns of a warpgroup's results to `tile`: `d` has them rounded to a type of 2 bytes, in pairs, and begins at
 // these columns. The tile has 64 rows of COLUMNS elements with a swizzle as wide as a row: a [[tensormap]] with
 // box = [COLUMNS, 64] and swizzle = 2 * COLUMNS. COLUMNS is 16, 32 or 64.
@@ -18,10 +26,8 @@ __device__ __forceinline__ void store_packed_columns(void* tile, const u32* d) {
 #pragma unroll
   for (int j = 0; j < COLUMNS / 16; ++j) {
     const u32 place = row * (COLUMNS * 2) + (2 * j + lane / 16) * 16;
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     start + (place ^ place / 128 % (COLUMNS / 8) * 16)),
-                 "r"(d[4 * j]), "r"(d[4 * j + 1]), "r"(d[4 * j + 2]), "r"(d[4 * j + 3])
-                 : "memory");
+    const u32 four[4] = {d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]};
+    store_matrices(start + (place ^ place / 128 % (COLUMNS / 8) * 16), four);
   }
 }
 

@@ -76,12 +76,16 @@ struct alignas(1024) PreparationMemory {
 template <typename T, int K>
 struct alignas(1024) KeyPreparationMemory {
   KeyPreparedChunk<T, K> prepared;
-  alignas(16)
-      f32 gate[CHUNK][K + 8];  // as above, of each channel; more elements of a row keep bank conflicts away
+  // Sums of the base-2 logarithms of each channel's decays, from the first token of a block of 16 tokens on. More elements of a row
+  // keep bank conflicts away.
+  alignas(16) f32 gate[CHUNK][K + 8];
+  // Decays of each channel over a block, their inverses, and the decays of all blocks after it.
+  f32 whole[4][K], grown[4][K], after[4][K];
+  f32 kept[K];  // of the next KeyPreparedChunk
   f32 beta[CHUNK], k_norm[CHUNK], q_norm[CHUNK];
 
-  // The matrix lies where w, inverse and attention will be.
-  __device__ __forceinline__ ChunkMatrix& matrix() { return *reinterpret_cast<ChunkMatrix*>(&prepared.w); }
+  // The matrix lies where the gates were.
+  __device__ __forceinline__ ChunkMatrix& matrix() { return *reinterpret_cast<ChunkMatrix*>(&gate); }
 };
 
 // The types for KEYS: a gate of each key channel.

@@ -22,6 +22,7 @@ TOLERANCE = {"f16": 1e-3, "bf16": 6e-3}
 STATE = {"f16": 1e-3, "bf16": 5e-3}
 LENGTHS = (0, 1, 63, 64, 65, 0, 200, 300, 5, 0)
 NAMES = ("T", "K", "V", "GATE", "GATE_INPUT", "BETA", "BETA_INPUT", "L2NORM", "G", "B")
+PARAMETERS = {}  # more parameters of all kernels
 
 
 class ChunkData(Data):
@@ -30,6 +31,10 @@ class ChunkData(Data):
     def __init__(self, tokens, sequences, K=128, L2NORM=True, **parameters):
         super().__init__(tokens, sequences, K, L2NORM=L2NORM, **parameters)
 
+    def own(self):
+        """The parameters of the kernel."""
+        return {**{name: self.parameters[name] for name in NAMES}, **PARAMETERS}
+
     def run(self, first=0, last=None, initial="own", final=True, out=None, **parameters):
         """Runs tokens first..last-1 of the only sequence, or all tokens. Returns (out, final state)."""
         everything = first == 0 and last is None
@@ -37,8 +42,7 @@ class ChunkData(Data):
         out = out or Guarded(self.tokens, self.value_heads, self.V, dtype=self.dtype, strides=(self.strides[3], self.V, 1))
         state = Guarded(self.sequences, self.value_heads, self.K, self.V, dtype="f32") if final is True else final
         pick = lambda t: None if t is None else t if everything else t[first:last]
-        own = {name: self.parameters[name] for name in NAMES}
-        kernel(TEMPLATE, **{**own, **parameters})(
+        kernel(TEMPLATE, **{**self.own(), **parameters})(
             *map(pick, (out.view, self.q, self.k, self.v, self.beta)),
             last - first,
             self.sequences,
@@ -69,8 +73,7 @@ class ChunkData(Data):
 def prefetch_all(variants):
     """Begins to compile the kernels of calls with these arguments of ChunkData."""
     for v in variants:
-        own = ChunkData(1, 1, **v).parameters
-        prefetch(TEMPLATE, **{name: own[name] for name in NAMES})
+        prefetch(TEMPLATE, **ChunkData(1, 1, **v).own())
 
 
 def test_sizes_gates_and_lengths():
@@ -118,6 +121,39 @@ def test_gates_near_their_limits():
         data = ChunkData(100, 1, 64, GATE="head", GATE_INPUT=kind)
         data.g.fill_(value)
         data.expect_right(f"{kind} of {value}")
+
+
+def test_one_strong_gate_in_a_chunk():
+    """One key of one token decides how a chunk, or a part of it, is prepared. The chunks before it keep their bits."""
+    for dtype in ("bf16", "f16"):
+        data = ChunkData(160, 1, heads=2, GATE="key", dtype=dtype)
+        want, _ = data.run()
+        data.g[83, 1, 5] = -200.0
+        data.expect_right("one gate")
+        got, _ = data.run()
+        expect_same_bits(got.view[:64], want.view[:64], "the chunks before")
+        expect_same_bits(got.view[:, :1], want.view[:, :1], "the other head")
+
+
+def test_gates_of_keys_of_every_size():
+    """Sums of logarithms on both sides of the range in which products have inverses of decays."""
+    values = (-0.3, -0.35, -0.37, -0.5, -0.69, -0.7, -3.4, -3.5, -4.0)
+    for dtype, value in itertools.product(("bf16", "f16"), values):
+        data = ChunkData(300, 1, GATE="key", dtype=dtype)
+        data.g.fill_(value)
+        data.expect_right(f"g = {value}")
+        data.g.mul_(torch.rand_like(data.g) * 2)
+        data.expect_right(f"g around {value}")
+
+
+def test_gates_of_keys_of_all_types():
+    variants = [
+        dict(K=64, V=128, heads=2, GATE="key", GATE_INPUT=kind, G=G, dtype=dtype, B="f32")
+        for kind, G, dtype in itertools.product(("log_decay", "softplus", "bounded"), ("f32", "bf16", "f16"), ("bf16", "f16"))
+    ]
+    prefetch_all(variants)
+    for v in variants:
+        ChunkData(70, 1, **v).expect_right()
 
 
 def test_keys_that_are_alike():
@@ -180,8 +216,7 @@ def test_states_in_a_pool():
                 pool.view[slots[n]] = layout(data.initial[n])
         data.initial[2] = 0
         before = pool.view.clone()
-        own = {name: data.parameters[name] for name in NAMES}
-        kernel(TEMPLATE, **own, STATE=dtype, V_FIRST=v_first, SLOTS="sequence")(
+        kernel(TEMPLATE, **data.own(), STATE=dtype, V_FIRST=v_first, SLOTS="sequence")(
             *(out.view, data.q, data.k, data.v, data.beta),
             *(data.tokens, data.sequences, data.heads, HV, *data.strides, 0.0, data.g, pool.view, pool.view, data.cu_seqlens),
             *(None, None, -5.0, torch.tensor(slots, dtype=torch.int32, device="cuda")),
@@ -222,9 +257,8 @@ def test_states_after_chunks():
                     if slots[n] >= 0 and begin + t != 127:
                         stored[int(out_slots[begin + t])] = begin + t
             begin += length
-        own = {name: data.parameters[name] for name in NAMES}
         out = Guarded(data.tokens, HV, V, dtype="bf16")
-        kernel(TEMPLATE, **own, STATE=dtype, V_FIRST=v_first, SLOTS="token")(
+        kernel(TEMPLATE, **data.own(), STATE=dtype, V_FIRST=v_first, SLOTS="token")(
             *(out.view, data.q, data.k, data.v, data.beta),
             *(data.tokens, data.sequences, data.heads, HV, *data.strides, 0.0, data.g, pool.view, pool.view, data.cu_seqlens),
             *(None, None, -5.0, torch.tensor(slots, dtype=torch.int32, device="cuda"), None, 24, HV * K * V, out_slots.cuda()),
@@ -279,11 +313,11 @@ def test_bits_are_the_same_in_every_run_and_in_a_graph():
 
 
 def test_clusters_of_all_sizes_give_the_same_bits():
-    """Few heads, so that a cluster has as many blocks as CLUSTER says. With more than 2, two blocks walk if V is 128."""
+    """Few heads, so that a cluster has as many blocks as CLUSTER says. With more than 3, two blocks walk if V is 128 and no gate is of a key."""
     for V, heads, gate in ((128, 2, "head"), (64, 3, "head"), (256, 1, "head"), (128, 2, "key")):
         data = ChunkData(1100, 3, V=V, GATE=gate, heads=heads, cu_seqlens=(1000, 1, 99))
         want, end = data.run(CLUSTER=2)
-        for cluster in (2, 4, 6, 8):
+        for cluster in (2, 3, 4, 6, 8):
             data.expect_right(CLUSTER=cluster)
             out, state = data.run(CLUSTER=cluster)
             expect_same_bits(out.view, want.view, f"{gate} V={V} CLUSTER={cluster}")
@@ -317,8 +351,7 @@ def test_more_items_than_blocks():
         pool.view[slots.long()] = initial
         before, no_state = pool.view.clone(), torch.where(absent, -1, slots)
         in_pool = Guarded(data.tokens, 3, 64, dtype="bf16")
-        own = {name: data.parameters[name] for name in NAMES}
-        kernel(TEMPLATE, **own, SLOTS="sequence")(
+        kernel(TEMPLATE, **data.own(), SLOTS="sequence")(
             *(in_pool.view, data.q, data.k, data.v, data.beta, data.tokens, count, 3, 3, *data.strides, 0.0, data.g),
             *(pool.view, pool.view, cu, None, None, -5.0, no_state, None, count + 3, 3 * 64 * 64),
         )
