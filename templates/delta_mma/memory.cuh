@@ -13,11 +13,11 @@ struct alignas(16) DeltaMmaFactors {
 };
 
 // A chunk. q and k are as in global memory, and the decays are factors.
-template <typename T, int K, bool KEYS>
+template <typename T, int K, bool KEYS, int COLUMNS>
 struct alignas(128) DeltaMmaStage {
   static constexpr int SQUARE = DPLR_TOKENS * DPLR_TOKENS;
   T q[DPLR_TOKENS * K], k[DPLR_TOKENS * K];  // DplrRows<K>
-  T v[DPLR_TOKENS * DPLR_COLUMNS];           // DplrRows<64>
+  T v[DPLR_TOKENS * COLUMNS];                // DplrRows<COLUMNS>
   T inverse[SQUARE], attention[SQUARE];      // dplr_square(); see DeltaMmaPreparation
   DeltaMmaFactors factors;
   f32 kept;  // of S in the next state
@@ -27,13 +27,13 @@ struct alignas(128) DeltaMmaStage {
 };
 
 // A chunk with a gate of each key. The preparation multiplies q and k by decays in place.
-template <typename T, int K>
-struct alignas(128) DeltaMmaStage<T, K, true> {
+template <typename T, int K, int COLUMNS>
+struct alignas(128) DeltaMmaStage<T, K, true, COLUMNS> {
   static constexpr int SQUARE = DPLR_TOKENS * DPLR_TOKENS;
   T q[DPLR_TOKENS * K], k[DPLR_TOKENS * K];  // decay from the chunk's first token on, times the input
   T w[DPLR_TOKENS *
       K];  // decay from the token to the chunk's end, times k; before, gates of 2 bytes as rows of K
-  T v[DPLR_TOKENS * DPLR_COLUMNS];
+  T v[DPLR_TOKENS * COLUMNS];
   T inverse[SQUARE], attention[SQUARE];
   DeltaMmaFactors factors;
   f32 kept[K];  // of the rows of S in the next state
@@ -59,10 +59,10 @@ struct alignas(16) DeltaMmaScratch<K, true> {
 };
 
 // Chunk i of a block has stage i % STAGES. Each preparing warp works on one, and the others wait for the state.
-template <typename T, int K, bool KEYS, int PREPARERS>
+template <typename T, int K, bool KEYS, int COLUMNS, int PREPARERS>
 struct DeltaMmaShared {
   static constexpr int STAGES = PREPARERS + 2;
-  DeltaMmaStage<T, K, KEYS> stages[STAGES];
+  DeltaMmaStage<T, K, KEYS, COLUMNS> stages[STAGES];
   DeltaMmaScratch<K, KEYS> scratch[PREPARERS];
   ChunkOrder order;
   Barrier ready[STAGES], empty[STAGES];

@@ -21,19 +21,19 @@
 
 namespace kiln {
 
-// A warp prepares chunks of the arrays `in`. A chunk has DPLR_COLUMNS columns of v.
+// A warp prepares chunks of the arrays `in`. A chunk has COLUMNS columns of v.
 //
 // Lane 4g + t has tokens g and g + 8. Of each 32 keys it has 8t to 8t + 7. These are the elements that it needs as an
 // operand of mma(), because a product may take the keys in any order.
-template <typename T, typename G, typename B, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA,
-          BetaInput BETA_INPUT, bool L2NORM>
+template <typename T, typename G, typename B, int K, int V, int COLUMNS, Gate GATE, GateInput GATE_INPUT,
+          Beta BETA, BetaInput BETA_INPUT, bool L2NORM>
 class DeltaMmaPreparation {
   static constexpr bool KEYS = GATE == Gate::key;
   // How often norms() unrolls its loop. Unrolled in full, it keeps all rows in registers for multiply(), which spilled.
-  static constexpr int PARTS_TOGETHER = GATE == Gate::none ? K / 64 : K / 32;
+  static constexpr int PARTS_TOGETHER = (GATE == Gate::none ? K / 64 : K / 32) / (COLUMNS / 64);
 
  public:
-  using Stage = DeltaMmaStage<T, K, KEYS>;
+  using Stage = DeltaMmaStage<T, K, KEYS, COLUMNS>;
   using Scratch = DeltaMmaScratch<K, KEYS>;
 
   __device__ __forceinline__ DeltaMmaPreparation(Scratch& scratch, const DeltaInputs<T, G, B>& in)
@@ -51,8 +51,8 @@ class DeltaMmaPreparation {
     head_ = chunk.head;
     copy_rows<K>(stage.k, in_.k + token * in_.stride_k + static_cast<i64>(head) * K, in_.stride_k);
     copy_rows<K>(stage.q, in_.q + token * in_.stride_q + static_cast<i64>(head) * K, in_.stride_q);
-    copy_rows<DPLR_COLUMNS>(
-        stage.v, in_.v + token * in_.stride_v + static_cast<i64>(chunk.head) * V + chunk.slice * DPLR_COLUMNS,
+    copy_rows<COLUMNS>(
+        stage.v, in_.v + token * in_.stride_v + static_cast<i64>(chunk.head) * V + chunk.slice * COLUMNS,
         in_.stride_v);
     const i64 at = token * in_.value_heads + chunk.head;  // of g and beta
     if constexpr (KEYS) {

@@ -6,9 +6,10 @@
 
 namespace kiln {
 
-template <typename T, int K, bool KEYS>
-class DeltaMmaWalk : public StateColumns<T, K> {
-  using Columns = StateColumns<T, K>;
+// DECAYS is false if the state has no gate.
+template <typename T, int K, bool KEYS, int COLUMNS, bool DECAYS>
+class DeltaMmaWalk : public StateColumns<T, K, COLUMNS> {
+  using Columns = StateColumns<T, K, COLUMNS>;
   using Columns::multiply;
   using Columns::pack_left;
   using Columns::row;
@@ -16,10 +17,10 @@ class DeltaMmaWalk : public StateColumns<T, K> {
 
  public:
   // Takes the state over a chunk, and calls done() once no lane needs the stage. Then stores the outputs of the first
-  // `count` tokens. `out` is the first of DPLR_COLUMNS outputs of the first token, and tokens are `stride` elements apart.
+  // `count` tokens. `out` is the first of COLUMNS outputs of the first token, and tokens are `stride` elements apart.
   template <typename Done>
-  __device__ __forceinline__ void step(const DeltaMmaStage<T, K, KEYS>& stage, T* out, i64 stride, int count,
-                                       Done done) {
+  __device__ __forceinline__ void step(const DeltaMmaStage<T, K, KEYS, COLUMNS>& stage, T* out, i64 stride,
+                                       int count, Done done) {
     const int lane = threadIdx.x % 32;
     f32 u[2][4] = {}, o[2][4] = {};
 #pragma unroll
@@ -60,8 +61,10 @@ class DeltaMmaWalk : public StateColumns<T, K> {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         f32(&s)[4] = s_[2 * i + h];
-        const float2 kept = stage.kept_of(row(2 * i + h));
-        s[0] *= kept.x, s[1] *= kept.y, s[2] *= kept.x, s[3] *= kept.y;
+        if constexpr (DECAYS) {
+          const float2 kept = stage.kept_of(row(2 * i + h));
+          s[0] *= kept.x, s[1] *= kept.y, s[2] *= kept.x, s[3] *= kept.y;
+        }
         mma<T>(s, written, k[2 * h], k[2 * h + 1]);
       }
     }

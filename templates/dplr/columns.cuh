@@ -1,4 +1,4 @@
-// StateColumns holds some columns of a state in the registers of four warps, for the recurrences that go in chunks of 16 tokens.
+// StateColumns holds some columns of a state in the registers of COLUMNS / 16 warps, for the recurrences that go in chunks of 16 tokens.
 //
 // A warp has 16 columns of the state S, transposed: a row of its tile is a column of S. Products have their left operand in
 // registers, and their right operand in shared memory. S stays in f32, and is rounded to T for products.
@@ -9,11 +9,11 @@
 
 namespace kiln {
 
-template <typename T, int K>
+template <typename T, int K, int COLUMNS = DPLR_COLUMNS>
 class StateColumns {
  public:
   // Loads the warp's columns of a state [K][V], or [V][K] with V_FIRST, in global memory. `state` is its first of
-  // DPLR_COLUMNS columns. Null counts as zeros.
+  // COLUMNS columns. Null counts as zeros.
   template <int V, bool V_FIRST, typename STATE>
   __device__ __forceinline__ void load_from(const STATE* state) {
 #pragma unroll
@@ -54,7 +54,7 @@ class StateColumns {
     }
   }
 
-  // Stores zeros as the outputs of `count` tokens. `out` is the first of DPLR_COLUMNS outputs of the first token, and tokens
+  // Stores zeros as the outputs of `count` tokens. `out` is the first of COLUMNS outputs of the first token, and tokens
   // are `stride` elements apart.
   __device__ static __forceinline__ void store_zeros(T* out, i64 stride, int count) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -84,9 +84,8 @@ class StateColumns {
   // Loads the warp's columns of v as a left operand.
   __device__ static __forceinline__ void load_values(u32 (&left)[4], const T* v) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    load_matrices_transposed(
-        left, shared_address(v) +
-                  DplrRows<DPLR_COLUMNS>::offset(lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
+    load_matrices_transposed(left, shared_address(v) + DplrRows<COLUMNS>::offset(lane / 16 * 8 + lane % 8,
+                                                                                 warp * 2 + lane / 8 % 2));
   }
   // d += left square^T.
   __device__ static __forceinline__ void multiply(f32 (&d)[2][4], const u32 (&left)[4], const T* square) {

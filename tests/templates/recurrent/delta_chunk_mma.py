@@ -6,12 +6,12 @@ import functools
 import itertools
 
 import delta_chunk as chunk
-import torch
 from delta_chunk import ChunkData
-from harness import expect_refused, expect_same_bits, kernel
+from harness import expect_refused, expect_same_bits, kernel, prefetch
 
 TEMPLATE = "delta_chunk_mma"
-OPTIONS = (dict(PREPARERS=1), dict(PREPARERS=3))  # parameters that change no result
+GATES = ("none", "head", "key")
+OPTIONS = (dict(PREPARERS=1), dict(PREPARERS=3), dict(COLUMNS=128))  # parameters that change no result
 HOPPER = ("test_clusters_of_all_sizes_give_the_same_bits", "test_refusals_of_stages")  # parameters that this template has not
 SANITIZE = [
     "delta_chunk_mma T=bf16 K=128 GATE=head L2NORM=true tokens=150 sequences=4 heads=1 value_heads=2",
@@ -41,47 +41,40 @@ globals().update(
 
 @of_this_template
 def test_every_length_around_a_chunk():
-    for gate, length in itertools.product(("none", "head", "key"), (1, 2, 15, 16, 17, 31, 32, 33, 63, 111, 112, 113, 200)):
+    for gate, length in itertools.product(GATES, (1, 2, 15, 16, 17, 31, 32, 33, 63, 111, 112, 113, 200)):
         ChunkData(3 * length, 3, 64, heads=2, GATE=gate).expect_right(f"T={length}")
 
 
 @of_this_template
-def test_one_strong_gate_in_a_chunk():
-    """One key of one token decides how a chunk is prepared. The chunks before it keep their bits."""
-    for dtype in ("bf16", "f16"):
-        data = ChunkData(160, 1, heads=2, GATE="key", dtype=dtype)
-        want, _ = data.run()
-        data.g[83, 1, 5] = -200.0
-        data.expect_right("one gate")
-        got, _ = data.run()
-        expect_same_bits(got.view[:80], want.view[:80], "the chunks before")
-        expect_same_bits(got.view[:, :1], want.view[:, :1], "the other head")
+def test_columns_of_a_block_change_no_bit():
+    """A block has 64 or 128 columns. Some calls have more items than the GPU has blocks, and sequences of different lengths."""
+    lengths = [37 * i * i % 83 for i in range(90)]
+    lengths[5], lengths[40] = 700, 0
+    variants = [dict(K=128, GATE=g) for g in GATES] + [dict(K=64, V=256, dtype="f16", GATE=g) for g in GATES[:2]]
+    for v, columns in itertools.product(variants, (64, 128)):
+        prefetch(TEMPLATE, **ChunkData(1, 1, **v).own(), COLUMNS=columns)
+    for v, (sequences, cu) in itertools.product(variants, ((3, None), (90, lengths), (600, None))):
+        data = ChunkData(sum(cu) if cu else 37 * sequences, sequences, heads=3, cu_seqlens=cu, **v)
+        want, end = data.run(COLUMNS=64)
+        for options in (dict(COLUMNS=128), dict(COLUMNS=128, PREPARERS=2)):
+            out, state = data.run(**options)
+            expect_same_bits(out.view, want.view, f"{v} {sequences} {options}")
+            expect_same_bits(state.view, end.view, f"{v} {sequences} {options}: state")
 
 
-@of_this_template
-def test_gates_of_keys_of_every_size():
-    """Differences of sums on both sides of the range in which all pairs of a chunk have one middle."""
-    for dtype, value in itertools.product(("bf16", "f16"), (-0.5, -0.69, -0.7, -3.4, -3.5, -4.0)):
-        data = ChunkData(300, 1, GATE="key", dtype=dtype)
-        data.g.fill_(value)
-        data.expect_right(f"g = {value}")
-        data.g.mul_(torch.rand_like(data.g) * 2)
-        data.expect_right(f"g around {value}")
+def test_pools_with_128_columns_in_a_block():
+    chunk.PARAMETERS = dict(COLUMNS=128)
+    try:
+        for test in (chunk.test_states_in_a_pool, chunk.test_states_after_chunks, chunk.test_head_groups):
+            of_this_template(test)()
+    finally:
+        chunk.PARAMETERS = {}
 
 
-@of_this_template
-def test_gates_of_keys_of_all_types():
-    variants = [
-        dict(K=64, V=128, heads=2, GATE="key", GATE_INPUT=kind, G=G, dtype=dtype, B="f32")
-        for kind, G, dtype in itertools.product(("log_decay", "softplus", "bounded"), ("f32", "bf16", "f16"), ("bf16", "f16"))
-    ]
-    chunk.prefetch_all(variants)
-    for v in variants:
-        ChunkData(70, 1, **v).expect_right()
-
-
-def test_refusals_of_preparers():
+def test_refusals_of_preparers_and_columns():
     expect_refused(lambda: kernel(TEMPLATE, T="bf16", K=128, GATE="key", PREPARERS=12), "shared memory")
+    expect_refused(lambda: kernel(TEMPLATE, T="bf16", K=128, V=192, COLUMNS=128), "V = 192")
+    expect_refused(lambda: kernel(TEMPLATE, T="bf16", K=64, V=128, GATE="key", COLUMNS=128), "K = 128")
 
 
 def bench():
