@@ -3,6 +3,7 @@
 #include "attention/words.h"
 #include "kiln/pdl.cuh"
 #include "kiln/types.cuh"
+#include "work_list/sums.h"
 
 namespace kiln::work_list {
 
@@ -28,15 +29,16 @@ struct Block {
     for (i32 i = threadIdx.x; i < n; i += THREADS) out |= f(i);
     return __syncthreads_or(out);
   }
-  // The last thread, whose warp has the least to do.
+  // The last warp, which has the least to do.
   template <class F>
-  __device__ __forceinline__ void once(const F& f) const {
-    if (threadIdx.x == THREADS - 1) f();
+  __device__ __forceinline__ void few(i32 n, const F& f) const {
+    if (threadIdx.x >= THREADS - 32 && threadIdx.x - (THREADS - 32) < n) f(threadIdx.x - (THREADS - 32));
   }
+  static __device__ __forceinline__ i32 first() { return blockIdx.x * THREADS + threadIdx.x; }
   template <class F>
   __device__ __forceinline__ void spread(i32 n, const F& f) const {
 #pragma unroll 1
-    for (i32 i = blockIdx.x * THREADS + threadIdx.x; i < n; i += gridDim.x * THREADS) f(i);
+    for (i32 i = first(); i < n; i += gridDim.x * THREADS) f(i);
   }
 
   // Rounds of THREADS values. Each warp scans its values, and then the sums of all warps.
@@ -48,29 +50,54 @@ struct Block {
 #pragma unroll 1
     for (i32 round = 0; round < n; round += THREADS) {
       const i32 i = round + threadIdx.x;
-      Sum until{};
+      Sum own{}, until{};
       if (round + 32 * warp < n) {  // a warp without values has nothing to scan
-        if (i < n) until = value(i);
-        until = scan_warp<32>(until, lane);
+        if (i < n) own = value(i);
+        if constexpr (sums_of_words<Sum>)
+          until = scan_words(own);
+        else
+          until = scan_warp<32>(own, lane);
       }
       if (lane == 31) write(warp, until);
       __syncthreads();
-      Sum before = before_round;
-      Sum warps_before{}, of_round;
-      if (n <= 32) {
-        of_round = read<Sum>(0);
+      Sum before = before_round, of_round{};
+      if constexpr (sums_of_words<Sum>) {
+        before = before + add_warps<Sum>(warp) + without(until, own);
+        of_round = add_warps<Sum>(WARPS);
       } else {
         const Sum warps = scan_warp<WARPS>(lane < WARPS ? read<Sum>(lane) : Sum{}, lane);
-        warps_before = shuffle(warps, warp > 0 ? warp - 1 : 0);
+        const Sum warps_before = shuffle(warps, warp > 0 ? warp - 1 : 0),
+                  lanes_before = shuffle(until, lane > 0 ? lane - 1 : 0);
         of_round = shuffle(warps, WARPS - 1);
-      }
-      if (round + 32 * warp < n) {
-        const Sum lanes_before = shuffle(until, lane > 0 ? lane - 1 : 0);
         if (warp > 0) before = before + warps_before;
         if (lane > 0) before = before + lanes_before;
-        if (i < n) put(i, before);
       }
+      if (i < n) put(i, before);
       before_round = before_round + of_round;
+      __syncthreads();
+    }
+    return before_round;
+  }
+  // As a scan of the flags, of which a warp counts each with one vote.
+  template <class Flags, class Put>
+  __device__ __forceinline__ FlagCounts count(i32 n, const Flags& flags, const Put& put) const {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    FlagCounts before_round{};
+#pragma unroll 1
+    for (i32 round = 0; round < n; round += THREADS) {
+      const i32 i = round + threadIdx.x;
+      const unsigned own = i < n ? flags(i) : 0;
+      const u32 first = __ballot_sync(~0u, own & 1), second = __ballot_sync(~0u, own & 2),
+                third = __ballot_sync(~0u, own & 4);
+      const auto of_lanes = [&](u32 lanes) {
+        return FlagCounts{static_cast<unsigned>(__popc(first & lanes) | __popc(second & lanes) << 16),
+                          static_cast<unsigned>(__popc(third & lanes))};
+      };
+      if (lane == 0) write(warp, of_lanes(~0u));
+      __syncthreads();
+      const FlagCounts before = before_round + add_warps<FlagCounts>(warp) + of_lanes((1u << lane) - 1);
+      before_round = before_round + add_warps<FlagCounts>(WARPS);
+      if (i < n) put(i, before, own);
       __syncthreads();
     }
     return before_round;
@@ -113,6 +140,40 @@ struct Block {
 #pragma unroll
     for (int i = 0; i < static_cast<int>(sizeof(Sum) / 4); ++i)
       words.word[i] = __shfl_sync(0xffffffffu, words.word[i], lane);
+    return __builtin_bit_cast(Sum, words);
+  }
+  // The sum of the first `warps` warps, for sums of words. All lanes call it.
+  template <class Sum>
+  __device__ __forceinline__ Sum add_warps(int warps) const {
+    const int lane = threadIdx.x % 32;
+    Words<Sum> words{};
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(Sum) / 4); ++i)
+      words.word[i] = __reduce_add_sync(0xffffffffu, lane < warps ? shared->sums[i][lane] : 0);
+    return __builtin_bit_cast(Sum, words);
+  }
+  // The sum of the values of this lane and the lanes before it, for sums of words.
+  template <class Sum>
+  static __device__ __forceinline__ Sum scan_words(const Sum& v) {
+    Words<Sum> words = __builtin_bit_cast(Words<Sum>, v);
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+#pragma unroll
+      for (int i = 0; i < static_cast<int>(sizeof(Sum) / 4); ++i)
+        asm volatile(
+            "{ .reg .u32 other; .reg .pred has; shfl.sync.up.b32 other|has, %0, %1, 0, 0xffffffff; "
+            "@has add.u32 %0, %0, other; }"
+            : "+r"(words.word[i])
+            : "r"(distance));
+    }
+    return __builtin_bit_cast(Sum, words);
+  }
+  template <class Sum>
+  static __device__ __forceinline__ Sum without(const Sum& sum, const Sum& part) {
+    Words<Sum> words = __builtin_bit_cast(Words<Sum>, sum);
+    const Words<Sum> parts = __builtin_bit_cast(Words<Sum>, part);
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(Sum) / 4); ++i) words.word[i] -= parts.word[i];
     return __builtin_bit_cast(Sum, words);
   }
   // The sum of the values of this lane and the lanes before it, for the first LANES lanes.

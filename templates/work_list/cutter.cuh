@@ -1,5 +1,6 @@
 // The first steps of the device's writer of work lists (writer.cuh): the lengths of a batch, and the cuts of its line.
-// - load() reads the lengths of the requests, and the shape and limits that the list in the buffer names.
+// - prepare() reads the shape and limits that the list in the buffer names. OneTileWriter::load() then reads the lengths of the
+//   requests (one_tile.cuh).
 // - measure() finds where the tiles of each request begin on the line.
 // - cut() finds the tile into which each cut falls.
 //
@@ -86,6 +87,23 @@ struct StepSum {
 /// Limits of the writer for one tile.
 enum : int { ONE_TILE_MOST_LINE = 1 << 30, ONE_TILE_MOST = 0x7fff };
 
+/// A search of the writer for one tile divides what is left by SEARCH_WAYS in each step. This is the first step among n keys.
+enum : int { SEARCH_WAYS = 4 };
+KILN_BOTH constexpr int search_step(int n) {
+  int out = 1;
+  KILN_KEEP_LOOP
+  while (out * SEARCH_WAYS < n) out *= SEARCH_WAYS;
+  return out;
+}
+
+/// Marks of threads that read the lengths. Each is 1 if it holds.
+struct alignas(16) BatchMarks {
+  int changed;  // the header is not the one that prepare() has read
+  int several;  // a request has several tiles of a head
+  int large;    // the writer for one tile (one_tile.cuh) must not write this list
+  int unfit;    // as `large`, found while other threads may read `large`
+};
+
 /// Values that all threads of a block share.
 struct Common {
   TileShape shape;
@@ -98,12 +116,11 @@ struct Common {
   int tokens_of_tile;  // a request with more query tokens has several tiles of a head
   int tokens_in_tile;  // query tokens of which the first tile has rows
   int left, right;     // the windows of the kernel; -1: none
-  unsigned refusal;    // a FaultReason found in the list that the buffer holds
-  int refused;         // the largest FaultReason found in the lengths
-  int changed;         // 1: the header is not the one that prepare() has read
-  int several;         // 1: a request has several tiles of a head
-  int large;           // 1: the writer for one tile (one_tile.cuh) must not write this list
-  int unfit;           // 1: as `large`, found by that writer; threads may still read `large` then
+  int most_cost;       // of a tile, in the writer for one tile: a line with such tiles alone is short enough
+  int request_step, share_step;  // search_step() of the requests and shares
+  unsigned refusal;              // a FaultReason found in the list that the buffer holds
+  int refused;                   // the largest FaultReason found in the lengths
+  BatchMarks marks;
   enum : int { HEADER = 9 };
   int header[HEADER];  // the words of read_header(), as prepare() has found them
   int starts[Slope::MOST_IN_TABLE];
@@ -114,9 +131,11 @@ struct Common {
 /// - each(n, f): f(i) for all i below n; returns when all are done, and shows what they wrote.
 /// - wait(): returns when the kernels before this one have ended.
 /// - any(n, f): as each(), and returns whether an f(i) was true.
-/// - once(f): f() on one thread; others may not see yet what it wrote.
-/// - spread(n, f): f(i) for the part of all i that this block of the grid has.
+/// - few(n, f): f(i) for all i below n, of at most 32; other threads may not see yet what it wrote.
+/// - spread(n, f): f(i) for the part of all i that this block of the grid has. first() is the first i of the thread.
 /// - scan<Sum>(n, value, put): put(i, the sum of value(j) for all j < i); returns the sum of all.
+/// - count(n, flags, put): put(i, the FlagCounts of all j < i, flags(i)), where flags(i) has a bit for each flag; returns the
+///   counts of all.
 /// - raise(word, v): makes *word at least v.
 /// - mark(word): makes *word 1.
 /// - store(to, item): writes 12 words, aligned to 16 bytes.
@@ -130,18 +149,7 @@ struct Cutter {
   int* list;
   DeviceLengths lengths;
 
-  // ---- load ----
-
-  /// Reads what the writers need. What follows from the header is derived before the kernels before this one have
-  /// ended, and again if they have changed it. So all blocks do the same.
-  KILN_BOTH void load(int workers) {
-    for (;;) {
-      prepare(workers);
-      crew.wait();
-      if (load_lengths()) return;
-      crew.each(0, [](int) {});  // all threads have seen that the header has changed
-    }
-  }
+  // ---- prepare ----
 
   /// Derives what follows from the header of the list. Different threads derive the two parts.
   KILN_BOTH void prepare(int workers) {
@@ -155,17 +163,6 @@ struct Cutter {
       if (i == derives) derive(from, known, shape, workers);
       if (i == slopes && known && (lengths.qo_indptr || shape.group > shape.tile_rows)) set_slope(shape);
     });
-  }
-
-  /// Returns false if the header has changed.
-  KILN_BOTH bool load_lengths() {
-    crew.once([&] { check(); });
-    crew.each(lengths.requests, [&](int i) {
-      const AttentionRequest of = lengths.read(i);
-      requests[i] = of;
-      if (of.qo_len > common.tokens_of_tile) crew.mark(common.several);
-    });
-    return common.changed == 0;
   }
 
   // The words of the header that follow from the kernel, the limits and the windows. The L1 may hold older ones.
@@ -182,15 +179,18 @@ struct Cutter {
     out[7] = from->max_requests;
     out[8] = from->max_tokens;
   }
-  KILN_BOTH void check() const {
+  /// Marks a change if word w of read_header() is not as prepare() has found it. The word after them stands for the query
+  /// tokens of the batch.
+  enum : int { CHECKED = HEADER + 1 };
+  KILN_BOTH void check(int w) const {
+    if (w < HEADER) {
+      const int at = w < 3 ? w + 1 : w == 3 ? 6 : w + 7;
+      if (const_cast<const volatile int*>(list)[at] != common.header[w]) crew.mark(common.marks.changed);
+      return;
+    }
     const int* const qo = lengths.qo_indptr;
-    int now[HEADER];
-    read_header(now);
     common.tokens = qo ? static_cast<Int>(qo[lengths.requests]) - qo[0] : lengths.requests;
-    bool same = true;
-    for (int w = 0; w < HEADER; ++w) same = same && now[w] == common.header[w];
-    if (!same) crew.mark(common.changed);
-    if (common.tokens > now[8]) crew.mark(common.large);
+    if (common.tokens > common.max_tokens) crew.mark(common.marks.large);
   }
 
   KILN_BOTH void set_slope(const Shape& shape) {
@@ -207,12 +207,12 @@ struct Cutter {
     out.kv_heads = from[1];
     out.windows = {from[2], from[3]};
     out.max_tokens = from[8];
-    out.longest = out.changed = out.several = out.unfit = 0;
+    out.longest = out.marks.changed = out.marks.several = out.marks.unfit = 0;
     out.refused = FAULT_NONE;
     out.refusal = !known || out.workers < 1 || out.kv_heads < 1          ? FAULT_NO_LIST
                   : lengths.requests > from[7] || out.workers != workers ? FAULT_LIMITS
                                                                          : FAULT_NONE;
-    out.large =
+    out.marks.large =
         out.refusal != FAULT_NONE || lengths.requests > ONE_TILE_MOST || workers > ONE_TILE_MOST ? 1 : 0;
     if (out.refusal != FAULT_NONE) return;
     out.shape = TileShape(shape);
@@ -221,6 +221,10 @@ struct Cutter {
     out.head_groups = divide(out.kv_heads, out.by_team);
     out.most_shares = Divisor(divide(out.workers, out.by_team));
     out.by_requests = Divisor(larger(lengths.requests, 1));
+    out.most_cost =
+        static_cast<int>(divide_any(ONE_TILE_MOST_LINE - 1, out.head_groups * larger(lengths.requests, 1)));
+    out.request_step = search_step(lengths.requests);
+    out.share_step = search_step(static_cast<int>(out.most_shares.value));
     out.tokens_of_tile = static_cast<int>(divide(shape.tile_rows, out.shape.by_group));
     out.tokens_in_tile = static_cast<int>(divide(shape.tile_rows - 1, out.shape.by_group)) + 1;
     out.left = shape.window ? from[2] : -1;

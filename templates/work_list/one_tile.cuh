@@ -5,7 +5,7 @@
 // them. Numbers fit 32 bits, because lines of 2^30 or more are left to writer.cuh. So the way through this header is a
 // fraction of the instructions, which a kernel of a few microseconds executes once, one after the other.
 //
-// - measure() finds where the tiles of each request begin on the line.
+// - load() reads the lengths, and finds where the tiles of each request begin on the line.
 // - cut() finds the tile into which each cut falls (cutter.cuh says why it takes rounds).
 // - count() counts the cuts inside tiles.
 // - write() writes each item from its request and head, or from the cut at which it begins.
@@ -15,6 +15,7 @@
 #pragma once
 
 #include "work_list/cutter.cuh"
+#include "work_list/sums.h"
 
 namespace kiln::work_list {
 
@@ -44,23 +45,14 @@ struct OneTileShare {
   KILN_BOTH int items(const OneTileShare& next) const { return next.begin_of_tiles - begin; }
 };
 
-/// The sums over requests and over shares. Two numbers below 2^16 share a word.
-struct TwoWords {
-  unsigned a, b;
-  KILN_BOTH TwoWords operator+(const TwoWords& o) const { return {a + o.a, b + o.b}; }
-};
-
-/// The number of i in [1, n) with key(i) <= value. REQUIRES: keys rise.
+/// The number of i in [1, n) with key(i) <= value. `step` is search_step() of n or more. REQUIRES: keys rise.
 template <class Key>
-KILN_BOTH int last_at_most(int n, int value, const Key& key) {
-  constexpr int WAYS = 4;  // the loads of a step do not wait for each other
-  int out = 0, step = 1;
+KILN_BOTH int last_at_most(int n, int step, int value, const Key& key) {
+  int out = 0;
   KILN_KEEP_LOOP
-  while (step * WAYS < n) step *= WAYS;
-  KILN_KEEP_LOOP
-  for (; step > 0; step /= WAYS) {
-    int steps = 0;
-    for (int i = 1; i < WAYS; ++i) {
+  for (; step > 0; step /= SEARCH_WAYS) {
+    int steps = 0;  // the loads of a step do not wait for each other
+    for (int i = 1; i < SEARCH_WAYS; ++i) {
       const int at = out + i * step;
       steps += at < n && key(at) <= value ? 1 : 0;
     }
@@ -76,18 +68,37 @@ template <class Crew>
 struct OneTileWriter {
   Crew crew;
   Common& common;
-  const AttentionRequest* requests;  // [lengths.requests]
-  OneTile* tiles;                    // [lengths.requests]
-  OneTileShare* shares;              // [workers + 1]; after the last share comes one without a cut
+  AttentionRequest* requests;  // [lengths.requests]
+  OneTile* tiles;              // [lengths.requests]
+  OneTileShare* shares;        // [workers + 1]; after the last share comes one without a cut
   int* list;
   DeviceLengths lengths;
+  /// A request and a kv head; `head` counts groups of heads, and the worker has this number in its team.
+  struct Begin {
+    int request, kv_head, head, member;
+  };
+  Begin first;  // with which this thread begins to write
+  BatchMarks marks;
+  TwoWords all;  // the line, and the requests that have a tile; << 16: those that have kv tokens
 
-  /// Writes the list. Returns false where the batch is not for this writer; nothing is written then. REQUIRES:
-  /// Cutter::load().
+  /// Reads what the writers need. What follows from the header is derived before the kernels before this one have
+  /// ended, and again if they have changed it. So all blocks do the same. The tiles are right if operator() writes the list.
+  KILN_BOTH void load(Cutter<Crew>& cutter, int workers) {
+    for (;;) {
+      cutter.prepare(workers);
+      first = begin_at(crew.first());
+      crew.wait();
+      crew.few(Cutter<Crew>::CHECKED, [&](int w) { cutter.check(w); });
+      all = measure();
+      marks = common.marks;
+      if (marks.changed == 0) return;
+      crew.each(0, [](int) {});  // all threads have seen that the header has changed
+    }
+  }
+
+  /// Writes the list. Returns false where the batch is not for this writer; nothing is written then. REQUIRES: load().
   KILN_BOTH bool operator()() {
-    if (common.several != 0 || common.large != 0) return false;
-    const TwoWords all = measure();
-    if (common.unfit != 0) return false;
+    if ((marks.several | marks.large | marks.unfit) != 0) return false;
     const int head_groups = static_cast<int>(common.head_groups), total = static_cast<int>(all.a);
     const int columns = head_groups * static_cast<int>(all.b & 0xffff);
     const int live_columns = head_groups * static_cast<int>(all.b >> 16);
@@ -97,7 +108,7 @@ struct OneTileWriter {
       part(cutting, columns, live_columns);
     else
       cut(cutting, columns, live_columns);
-    const TwoWords counted = count(cutting);
+    const FlagCounts counted = count(cutting);
     write(cutting, columns, counted);
     return true;
   }
@@ -128,19 +139,23 @@ struct OneTileWriter {
     return crew.template scan<TwoWords>(
         lengths.requests,
         [&](int i) {
-          const AttentionRequest of = requests[i];
+          const AttentionRequest of = lengths.read(i);
+          requests[i] = of;
+          if (of.qo_len > common.tokens_of_tile) crew.mark(common.marks.several);
           TwoWords out{0, 0};
-          bool fits = of.qo_len >= 0;  // else the lengths are not allowed
+          bool fits =
+              of.qo_len >= 0 && common.refusal == FAULT_NONE;  // else the lengths or the list are not allowed
           if (fits) {
             const KvRange kv = range(of);
             const int cost = cost_of(kv);
             tiles[i].kv_begin = kv.begin;
             tiles[i].kv_end = kv.end;
-            fits = cost * common.head_groups * lengths.requests < ONE_TILE_MOST_LINE;
+            fits = cost <= common.most_cost;
             if (of.qo_len > 0)
-              out = {static_cast<unsigned>(cost * common.head_groups), kv.end > kv.begin ? 0x10001u : 1u};
+              out = {static_cast<unsigned>(cost) * static_cast<unsigned>(common.head_groups),
+                     kv.end > kv.begin ? 0x10001u : 1u};
           }
-          if (!fits) crew.mark(common.unfit);
+          if (!fits) crew.mark(common.marks.unfit);
           return out;
         },
         [&](int i, const TwoWords& before) {
@@ -188,7 +203,8 @@ struct OneTileWriter {
     crew.each(cutting.shares + 1, [&](int s) {
       if (s == 0 || s == cutting.shares)
         return clear_cut(s, 0, s == 0 ? 0 : columns, s == 0 ? 0 : live_columns);
-      const int r = last_at_most(lengths.requests, s - 1, [&](int i) { return columns_before(i); });
+      const int r = last_at_most(lengths.requests, common.request_step, s - 1,
+                                 [&](int i) { return columns_before(i); });
       put_cut(s, r, s - 1 - columns_before(r), 1, 1);
     });
   }
@@ -218,7 +234,8 @@ struct OneTileWriter {
     if (place >= cutting.total) {
       clear_cut(s, cutting.total, columns, live_columns);
     } else {
-      const int r = last_at_most(lengths.requests, place, [&](int i) { return tiles[i].line_at; });
+      const int r =
+          last_at_most(lengths.requests, common.request_step, place, [&](int i) { return tiles[i].line_at; });
       const int in_request = place - tiles[r].line_at;
       const int cost = cost_of({tiles[r].kv_begin, tiles[r].kv_end});
       int head = 0, in_head = in_request;
@@ -238,23 +255,24 @@ struct OneTileWriter {
 
   // ---- count ----
 
-  KILN_BOTH TwoWords count(const CuttingOf<int>& cutting) {
+  KILN_BOTH FlagCounts count(const CuttingOf<int>& cutting) {
     const auto is_first = [&](int s) {
       const OneTileShare &share = shares[s], &before = shares[s > 0 ? s - 1 : 0];
       return share.inside() && !(before.inside() && before.column == share.column);
     };
-    return crew.template scan<TwoWords>(
+    constexpr unsigned INSIDE = 1, FIRST = 2, BUSY = 4;
+    return crew.count(
         cutting.shares + 1,
         [&](int s) {
           const OneTileShare &share = shares[s], &next = shares[s < cutting.shares ? s + 1 : s];
-          return TwoWords{share.inside() ? (is_first(s) ? 0x10001u : 1u) : 0,
-                          next.live_of_tiles > share.live ? 1u : 0};
+          return (share.inside() ? INSIDE : 0) | (is_first(s) ? FIRST : 0) |
+                 (next.live_of_tiles > share.live ? BUSY : 0);
         },
-        [&](int s, const TwoWords& before) {
-          const int inside = static_cast<int>(before.a & 0xffff), divided = static_cast<int>(before.a >> 16);
-          shares[s].inside_before = inside;
-          shares[s].tiles_before = divided;
-          if (s == cutting.shares || is_first(s)) shares[divided].first_inside = inside;
+        [&](int s, const FlagCounts& before, unsigned flags) {
+          shares[s].inside_before = before.first();
+          shares[s].tiles_before = before.second();
+          if (s == cutting.shares || (flags & FIRST) != 0)
+            shares[before.second()].first_inside = before.first();
         });
   }
 
@@ -283,20 +301,24 @@ struct OneTileWriter {
     item.first_slot = static_cast<int>(common.team) * (first + tile);
   }
 
+  KILN_BOTH Begin begin_at(int i) const {
+    const int kv_head = static_cast<int>(divide(i, common.by_requests)),
+              head = static_cast<int>(divide(kv_head, common.by_team));
+    return {i - kv_head * lengths.requests, kv_head, head, kv_head - head * static_cast<int>(common.team)};
+  }
   /// The item with which a tile begins.
-  KILN_BOTH void write_begin(const CuttingOf<int>& cutting, int request, int kv_head) const {
-    const int head = static_cast<int>(divide(kv_head, common.by_team)),
-              member = kv_head - head * static_cast<int>(common.team);
-    AttentionItem item = item_of(request, kv_head);
+  KILN_BOTH void write_begin(const CuttingOf<int>& cutting, const Begin& of) const {
+    AttentionItem item = item_of(of.request, of.kv_head);
     if (item.qo_len == 0) return;
-    const int column = columns_before(request) + head;
-    const int s = last_at_most(cutting.shares, column, [&](int i) { return shares[i].begin_of_tiles; });
+    const int column = columns_before(of.request) + of.head;
+    const int s = last_at_most(cutting.shares, common.share_step, column,
+                               [&](int i) { return shares[i].begin_of_tiles; });
     const OneTileShare& next = shares[s + 1];
     if (next.inside() && next.column == column) {
       set_part(item, next.tiles_before, next.inside_before);
       item.kv_end = item.kv_begin + next.at * static_cast<int>(common.shape.tile_kv);
     }
-    put_item(s, column - shares[s].begin, member, item);
+    put_item(s, column - shares[s].begin, of.member, item);
   }
   /// The item that begins at a cut inside a tile.
   KILN_BOTH void write_rest(int s, int member) const {
@@ -311,18 +333,15 @@ struct OneTileWriter {
     put_item(s, 0, member, item);
   }
 
-  KILN_BOTH void write(const CuttingOf<int>& cutting, int columns, const TwoWords& counted) {
+  KILN_BOTH void write(const CuttingOf<int>& cutting, int columns, const FlagCounts& counted) {
     const int n = lengths.requests, workers = common.workers, team = static_cast<int>(common.team);
-    const int inside = static_cast<int>(counted.a & 0xffff), divided = static_cast<int>(counted.a >> 16);
+    const int inside = counted.first(), divided = counted.second();
     const int items = (columns + inside) * team, begins = n * common.kv_heads,
               table = AttentionWords::table(workers);
     const int requests_at = static_cast<int>(AttentionWords::first_items(list, workers) - list) +
                             (workers + items) * AttentionWords::ITEM;
     crew.spread(begins + table + n + 1, [&](int i) {
-      if (i < begins) {
-        const int kv_head = static_cast<int>(divide(i, common.by_requests));
-        return write_begin(cutting, i - kv_head * n, kv_head);
-      }
+      if (i < begins) return write_begin(cutting, i == crew.first() ? first : begin_at(i));
       i -= begins;
       if (i < table) {
         const int s = static_cast<int>(divide(i, common.by_team)), member = i - s * team;
@@ -346,7 +365,7 @@ struct OneTileWriter {
       to.tokens = static_cast<int>(common.tokens);
       to.slots = (inside + divided) * team;
       to.requests_at = requests_at;
-      to.busy = static_cast<int>(counted.b) * team;
+      to.busy = static_cast<int>(counted.third) * team;
       to.ticks = 0;
     });
   }

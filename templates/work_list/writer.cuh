@@ -27,10 +27,10 @@ struct Writer : Cutter<Crew> {
   using Base = Cutter<Crew>;
   using Base::common, Base::crew, Base::lengths, Base::list, Base::places, Base::requests, Base::shares;
 
-  /// Writes the list, or returns the FaultReason for which it does not. REQUIRES: load().
+  /// Writes the list, or returns the FaultReason for which it does not. REQUIRES: OneTileWriter::load().
   KILN_BOTH unsigned operator()() {
     if (common.refusal != FAULT_NONE) return common.refusal;
-    const RequestSum all = this->measure(common.several != 0);
+    const RequestSum all = this->measure(common.marks.several != 0);
     if (common.refused != FAULT_NONE) return static_cast<unsigned>(common.refused);
     if (all.tiles <= static_cast<int>(common.most_shares.value)) this->find_longest(all.tiles);
     const Cutting cutting(common.shape, {all.line, all.tiles, common.longest}, common.most_shares);

@@ -31,9 +31,10 @@ struct OneThread {
     return out;
   }
   template <class F>
-  void once(F&& f) const {
-    f();
+  void few(int n, F&& f) const {
+    for (int i = 0; i < n; ++i) f(i);
   }
+  int first() const { return block; }
   template <class F>
   void spread(int n, F&& f) const {
     for (int i = block; i < n; i += blocks) f(i);
@@ -47,6 +48,16 @@ struct OneThread {
       sum = next;
     }
     return sum;
+  }
+  template <class Flags, class Put>
+  work_list::FlagCounts count(int n, Flags&& flags, Put&& put) const {
+    work_list::FlagCounts counts{};
+    for (int i = 0; i < n; ++i) {
+      const unsigned set = flags(i);
+      put(i, counts, set);
+      counts = counts + work_list::FlagCounts{(set & 1) | (set & 2) << 15, set >> 2};
+    }
+    return counts;
   }
   void wait() const { at_wait(); }
   static void mark(int& word) { word = 1; }
@@ -89,8 +100,8 @@ inline DeviceResult write_on_device(std::vector<std::int32_t>& words, const Leng
                                          lengths.last_page_len};
     Writer writer{{crew, common, requests.data(), places.data(), shares.data(), words.data(), given}};
     work_list::OneTileWriter<OneThread> one_tile{
-        crew, common, requests.data(), tiles.data(), one_tile_shares.data(), words.data(), given};
-    writer.load(workers);
+        crew, common, requests.data(), tiles.data(), one_tile_shares.data(), words.data(), given, {}, {}, {}};
+    one_tile.load(writer, workers);
     out.one_tile = any_writer && one_tile();
     if (!out.one_tile) out.refusal = writer();
     out.rounds = std::max(out.rounds, rounds);
