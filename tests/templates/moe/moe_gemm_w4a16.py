@@ -8,7 +8,7 @@ import itertools
 import torch
 from harness import DTYPES, Guarded, Row, between_nans, expect_close, expect_refused, expect_same_bits, kernel, normal
 from moe_align import capacity_of, topk_ids
-from moe_gemm import LEFT_ALONE, finished, routed, run_cases, skewed, some_rows
+from moe_products import LEFT_ALONE, finished, routed, run_cases, skewed, some_rows
 
 TOLERANCE = {"bf16": 4e-3, "f16": 6e-4, "f32": 2e-5}
 BLOCKS = (8, 16, 32, 64)
