@@ -13,6 +13,9 @@
 // PAIR: the two blocks of a cluster have neighbouring blocks of rows and the same columns. They go through their rings
 // together. Where both have the same expert, each loads half of b for both. Power limits products of many tokens on an
 // H200, and a copy of b for two blocks takes less of it.
+//
+// SPLIT: the blocks of a cluster multiply parts of K of one tile, and each finishes some of its tokens. So the few tiles of few
+// tokens keep more SMs busy.
 #include "gemm/multiply.cuh"
 #include "gemm/sums.cuh"
 #include "kiln/cluster.cuh"
@@ -67,12 +70,14 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
              i64 stride_scale_d, i64 step_scale_d) {
   constexpr bool SWAP = Shape::swap, GATED = Finish::gated, BLOCKWISE = SCALES == Factors::block;
   constexpr int LEFT = Shape::left, RIGHT = Shape::right, WARPGROUPS = Shape::warpgroups,
-                LOADER = 128 * WARPGROUPS;
+                LOADER = 128 * WARPGROUPS, SPLIT = Shape::split;
   using Memory = GemmShared<AB, Shape, BLOCKWISE, false, !PLACED_A>;
   constexpr int BK = Memory::BK, STEPS = static_cast<int>(ceil_div(K, BK)), BLOCK = Memory::TOKENS;
   constexpr int B_ROWS = SWAP ? LEFT : RIGHT, COLUMNS = GATED ? B_ROWS / 2 : B_ROWS;
   constexpr int PARTS = scale_parts<Shape, GATED>, LOADERS = Shape::loaders, PAIR = Shape::pair;
   static_assert(PAIR == 1 || !SWAP, "a pair shares the rows on the right");
+  static_assert(SPLIT == 1 || (SWAP && !PLACED_A), "sums of a cluster pass through shared memory");
+  static_assert(SPLIT <= STEPS, "each block of a cluster needs a part of K");
   // The b of an expert is larger than the L2. It stays there rather than the tokens, which only this expert reads.
   constexpr bool LARGE = !SWAP && i64{GATED ? 2 : 1} * N * K * static_cast<int>(sizeof(AB)) > 64 << 20;
   using Rows = Routing<LAYOUT, BLOCK, E>;
@@ -93,8 +98,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   Memory& shared = all.memory;
   Used& used = all.used;
 
-  const int rank = PAIR > 1 ? static_cast<int>(cluster_rank()) : 0;
-  const int first_tile = blockIdx.x / PAIR, stride_tiles = gridDim.x / PAIR;
+  const int rank = PAIR * SPLIT > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int first_tile = blockIdx.x / (PAIR * SPLIT), stride_tiles = gridDim.x / (PAIR * SPLIT);
+  const int begin = SPLIT > 1 ? STEPS * rank / SPLIT : 0;
+  const int end = SPLIT > 1 ? STEPS * (rank + 1) / SPLIT : STEPS;
   if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS * PAIR, PLACED_A ? 1 : 1 + LOADERS);
   if (threadIdx.x == LOADER) {
     tma_prefetch(map_b);
@@ -131,11 +138,17 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       if constexpr (LAYOUT == Layout::masked) n = used.nth(n, static_cast<i32>(ceil_div(rows, BLOCK)));
       return routing.at(n);
     };
-    to.rows = rows_at(block * PAIR + rank);
+    to.rows = rows_at(block * PAIR + (PAIR > 1 ? rank : 0));
     const i32 other = PAIR > 1 ? rows_at(block * PAIR + 1 - rank).expert : -1;
     to.multiply = to.rows.expert >= 0 || other >= 0;
     to.shared = PAIR > 1 && to.rows.expert == other;
     return to;
+  };
+  // SPLIT: all threads of a cluster meet before and after its blocks read each other's sums.
+  const auto meet_cluster = [&] {
+    __syncwarp();
+    cluster_arrive();
+    cluster_wait();
   };
   RingPlace at;
 
@@ -186,7 +199,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     for (int tile = first_tile; (!PLACED_A || thread == 0) && tile < tiles.count(); tile += stride_tiles) {
       const Place at_tile = place(tile);
       const ExpertRows& of = at_tile.rows;
-      if (!at_tile.multiply) continue;
+      if (SPLIT == 1 && !at_tile.multiply) continue;
       i32 row[OF_THREAD], scale_row[SCALES_OF_THREAD];
 #pragma unroll
       for (int i = 0; !PLACED_A && i < OF_THREAD; ++i) row[i] = row_of_a(of, first + AT_ONCE * i);
@@ -195,16 +208,16 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         scale_row[i] = row_of_a(of, thread + LOADERS * i);
       int ahead = 0;  // stages that have b already
       if (early) {
-        ahead = smaller(Shape::stages, STEPS);
-        for (int step = 0; thread == 0 && step < ahead; ++step) load_b(step, step, at_tile);
+        ahead = at_tile.multiply ? smaller(Shape::stages, end - begin) : 0;
+        for (int step = 0; thread == 0 && step < ahead; ++step) load_b(step, begin + step, at_tile);
         pdl_wait();
         early = false;
       }
 #pragma unroll 1
-      for (int step = 0; step < STEPS; ++step, shared.ring.next(at)) {
+      for (int step = begin; at_tile.multiply && step < end; ++step, shared.ring.next(at)) {
         // Each thread arrives once at each round of a stage, so none can miss the end of a phase.
         shared.ring.empty[at.stage].wait(at.parity ^ 1);
-        if (thread == 0 && step >= ahead) load_b(at.stage, step, at_tile);
+        if (thread == 0 && step - begin >= ahead) load_b(at.stage, step, at_tile);
         if constexpr (PLACED_A) {
           load_placed_a(at.stage, step, of);
           continue;
@@ -228,6 +241,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         }
         copy_async_arrive(&shared.ring.full[at.stage]);
       }
+      if constexpr (SPLIT > 1) meet_cluster(), meet_cluster();
     }
     __syncwarp();
   } else {
@@ -314,7 +328,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
             factors[i] = scale_b + (of.expert * ceil_div(GATED ? 2 * N : N, 128) + row / 128) * STEPS;
           }
         }
-        multiply<Shape>(sums, shared, at, group, 0, STEPS, factors, release);
+        multiply<Shape>(sums, shared, at, group, begin, end, factors, release);
       } else {
         if (seen.place.multiply) {
 #pragma unroll 1
@@ -365,8 +379,14 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         using Parts = Sums<Shape>;
         f32* const memory = reinterpret_cast<f32*>(shared.out);
         Parts::put(memory, sums[0], group);
-        meet();
-        Parts::template each<GATED>(memory, nullptr, 0, finish_and_store);
+        if constexpr (SPLIT > 1) {
+          meet_cluster();
+          Parts::template each_of_cluster<GATED>(memory, rank, finish_and_store);
+          meet_cluster();
+        } else {
+          meet();
+          Parts::template each<GATED>(memory, nullptr, 0, finish_and_store);
+        }
       } else if constexpr (STAGED) {
         const i32 two_rows[2] = {__shfl_sync(~0u, own_row, lane / 4),
                                  __shfl_sync(~0u, own_row, lane / 4 + 8)};

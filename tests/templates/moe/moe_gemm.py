@@ -47,6 +47,7 @@ CUTS = [  # BLOCK, and the tile
     *[(128, dict(GROUP=group)) for group in (2, 32)],
     *[(block, dict(STAGES=2)) for block in (8, 64, 128)],
     *[(block, dict(EARLY_B=True)) for block in (8, 64, 128)],
+    *[(block, dict(SPLIT=split)) for block in (8, 16, 32) for split in (2, 4)],
 ]
 
 
@@ -74,6 +75,23 @@ def test_every_tile():
         if not epilogue or (cut.get("LEFT", 128) >= 128 and cut.get("RIGHT", 128) >= 128)
         for size in (2, 90)
     )
+
+
+def test_clusters_share_a_tile():
+    """More and fewer tiles than clusters, blocks without an expert, and loads before the kernel before this one has ended."""
+    local = torch.full((64,), -1, device="cuda", dtype=torch.int32)
+    local[8:24] = torch.arange(16, device="cuda", dtype=torch.int32)
+    gated = dict(GATED=True, ACT="silu", BIAS=True, WEIGHT="result")
+    run_all(
+        (some_rows(layout, 16, block, size), n, 584, 16, block, dict(LAYOUT=layout, SPLIT=split, STAGES=stages, **more))
+        for layout, block, split in itertools.product(LAYOUTS, (8, 16), (2, 4))
+        for size, n, stages, more in ((2, 72, 2, {}), (30, 1032, 4, gated))
+    )
+    for split, (tokens, early) in itertools.product((2, 4), ((1, False), (7, True), (90, True))):
+        rows = routed(topk_ids(tokens, 8, 64), 64, 8, local=local)
+        case(rows, 264, 1160, 16, 8, SPLIT=split, EARLY_B=early)
+    for split, (_, ids) in itertools.product((2, 4), skewed(16)):
+        case(routed(ids, 16, 8, spare=3), 264, 328, 16, 8, SPLIT=split)
 
 
 def test_more_tiles_than_blocks_of_a_grid():
@@ -229,6 +247,11 @@ def test_runs_give_the_same_bits():
             product(out, a, b, rows, block, GATED=gated, ACT="silu" if gated else "none")
         for out in runs[1:]:
             expect_same_bits(out, runs[0], f"BLOCK={block} GATED={gated}")
+    rows = routed(topk_ids(200, 4, 32), 32, 8)
+    for split in (2, 4):
+        first, second = (torch.empty(800, 512, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+        product(first, a, b, rows, 8, SPLIT=split), product(second, a, b, rows, 8, SPLIT=split)
+        expect_same_bits(first, second, f"SPLIT={split}")
 
 
 def test_a_row_does_not_depend_on_its_neighbours():
@@ -356,5 +379,7 @@ def test_refusals():
         (dict(PLACED_A=True, LAYOUT="masked"), "PLACED_A"),
         (dict(T="e4m3", N=192, K=128, BLOCK=128, RIGHT=256), "N = 192"),
         (dict(PAIR=2, BLOCK=8), "PAIR = 2"),
+        (dict(SPLIT=2, BLOCK=128), "SPLIT = 2"),
+        (dict(SPLIT=2, BLOCK=8), "SPLIT = 2"),  # K has one step
     ):
         expect_refused(lambda parameters=parameters: call(**parameters), word)

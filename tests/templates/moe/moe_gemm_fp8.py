@@ -50,6 +50,23 @@ def test_fp8_tiles_of_many_rows():
     case(some_rows("routed", 6, 64, 90), 384, 640, 6, 64, "e4m3", SWAP=False)
 
 
+def test_fp8_clusters_share_a_tile():
+    """More and fewer tiles than clusters, a K that the blocks share unevenly, and blocks without an expert."""
+    up = dict(T="e4m3", OUT="e4m3", GATED=True, ACT="silu")
+    local = torch.full((64,), -1, device="cuda", dtype=torch.int32)
+    local[8:24] = torch.arange(16, device="cuda", dtype=torch.int32)
+    run_all(
+        (some_rows(layout, 12, block, size), n, 1152, 12, block, dict(LAYOUT=layout, SPLIT=split, **more))
+        for layout, block, split in itertools.product(LAYOUTS, (8, 16, 64), (2, 4))
+        for size, n, more in ((2, 384, up), (30, 1536, up), (9, 264, dict(T="e4m3", WEIGHT="result", column_major=True)))
+    )
+    for split, (tokens, early) in itertools.product((2, 4), ((1, True), (7, False), (90, True))):
+        rows = routed(topk_ids(tokens, 8, 64), 64, 8, local=local)
+        run_all([(rows, 384, 1152, 16, 8, dict(SPLIT=split, EARLY_B=early, **up))])
+    for split, (_, ids) in itertools.product((2, 4), skewed(16)):
+        run_all([(routed(ids, 16, 8, spare=3), 256, 640, 16, 8, dict(SPLIT=split, **up))])
+
+
 def test_fp8_results():
     run_all(
         (some_rows(layout, 6, block, 40), 384, 1152, 6, block, dict(T=dtype, OUT="e4m3", LAYOUT=layout, pad=pad, **more))
