@@ -13,22 +13,6 @@ __device__ __forceinline__ void add_four(f32 (&to)[4], const f32* from) {
   to[0] += v.x, to[1] += v.y, to[2] += v.z, to[3] += v.w;
 }
 
-// Adds four neighbouring floats of the shared memory of block `rank`, at the place that `local` has in this block.
-__device__ __forceinline__ void add_four_of(f32 (&to)[4], const f32* local, u32 rank) {
-  f32 v[4];
-  asm volatile(
-      "{\n\t"
-      ".reg .b32 remote;\n\t"
-      "mapa.shared::cluster.u32 remote, %4, %5;\n\t"
-      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote];\n\t"
-      "}"
-      : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
-      : "r"(shared_address(local)), "r"(rank)
-      : "memory");
-#pragma unroll
-  for (int i = 0; i < 4; ++i) to[i] += v[i];
-}
-
 // The sums lie in rows of tokens. `Shape` is a GemmShape; with its `swap` the products are transposed on the way.
 template <typename Shape>
 struct Sums {
@@ -83,25 +67,6 @@ struct Sums {
         if constexpr (GATED) add_four(up, from + WIDE);
       }
       f(rank * OWN + token, column, x, up);
-    }
-  }
-
-  // Calls f as each() does, with the sums that put() wrote to `memory` of all blocks of the cluster. REQUIRES: the cluster
-  // has met since put(), and meets before the next one.
-  template <bool GATED, typename F>
-  __device__ static __forceinline__ void each_of_cluster(const f32* memory, int rank, F f) {
-    constexpr int WIDE = GATED ? WIDTH / 2 : WIDTH, CHUNKS = WIDE / 4;
-#pragma unroll 1
-    for (int item = threadIdx.x; item < OWN * CHUNKS; item += THREADS) {
-      const int token = rank * OWN + item / CHUNKS, column = item % CHUNKS * 4;
-      const f32* const from = memory + token * PITCH + column;
-      f32 x[4] = {}, up[4] = {};
-#pragma unroll
-      for (int block = 0; block < SPLIT; ++block) {
-        add_four_of(x, from, block);
-        if constexpr (GATED) add_four_of(up, from + WIDE, block);
-      }
-      f(token, column, x, up);
     }
   }
 };

@@ -59,6 +59,16 @@ struct UsedBlocks {
   }
 };
 
+// SPLIT: what a block has for the blocks that it shares a tile with.
+template <typename Shape, int SPLIT>
+struct Exchange {
+  __align__(128) u8 sums[Sums<Shape>::BYTES];  // of this block, on their way to the others
+  // Each block arrives here when it has read the sums that it received. Sums of the next tile may then take their memory.
+  Barrier read;
+};
+template <typename Shape>
+struct Exchange<Shape, 1> {};
+
 template <typename AB, typename OUT, int N, int K, int E, Layout LAYOUT, typename Shape, Factors SCALES,
           typename Finish, bool EARLY_B, int GROUP, bool PLACED_A, bool PLACED_D>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
@@ -92,6 +102,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     Used used;
     i32 rows[BLOCK];  // of d, of a tile; -1: none
     f32 weights[Finish::weighted ? BLOCK : 1];
+    Exchange<Shape, SPLIT> exchange;
   };
   extern __shared__ __align__(1024) u8 bytes[];
   All& all = *reinterpret_cast<All*>(bytes);
@@ -102,6 +113,13 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   const int first_tile = blockIdx.x / (PAIR * SPLIT), stride_tiles = gridDim.x / (PAIR * SPLIT);
   const int begin = SPLIT > 1 ? STEPS * rank / SPLIT : 0;
   const int end = SPLIT > 1 ? STEPS * (rank + 1) / SPLIT : STEPS;
+  if constexpr (SPLIT > 1) {
+    if (threadIdx.x == 0) {
+      all.exchange.read.init(SPLIT);
+      shared.received.init(1);
+      shared.received.arrive_expecting(Sums<Shape>::SENT);
+    }
+  }
   if (threadIdx.x == 0) shared.ring.init(4 * WARPGROUPS * PAIR, PLACED_A ? 1 : 1 + LOADERS);
   if (threadIdx.x == LOADER) {
     tma_prefetch(map_b);
@@ -115,6 +133,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     cluster_arrive_relaxed();
     cluster_wait();
   }
+  if constexpr (SPLIT > 1) cluster_arrive_relaxed();  // the wait comes before the first block sends
   __syncthreads();
 
   const Rows routing{expert_ids, sorted_token_ids, num_tokens_post_padded, rows};
@@ -143,12 +162,6 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     to.multiply = to.rows.expert >= 0 || other >= 0;
     to.shared = PAIR > 1 && to.rows.expert == other;
     return to;
-  };
-  // SPLIT: all threads of a cluster meet before and after its blocks read each other's sums.
-  const auto meet_cluster = [&] {
-    __syncwarp();
-    cluster_arrive();
-    cluster_wait();
   };
   RingPlace at;
 
@@ -199,7 +212,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     for (int tile = first_tile; (!PLACED_A || thread == 0) && tile < tiles.count(); tile += stride_tiles) {
       const Place at_tile = place(tile);
       const ExpertRows& of = at_tile.rows;
-      if (SPLIT == 1 && !at_tile.multiply) continue;
+      if (!at_tile.multiply) continue;
       i32 row[OF_THREAD], scale_row[SCALES_OF_THREAD];
 #pragma unroll
       for (int i = 0; !PLACED_A && i < OF_THREAD; ++i) row[i] = row_of_a(of, first + AT_ONCE * i);
@@ -208,13 +221,13 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         scale_row[i] = row_of_a(of, thread + LOADERS * i);
       int ahead = 0;  // stages that have b already
       if (early) {
-        ahead = at_tile.multiply ? smaller(Shape::stages, end - begin) : 0;
+        ahead = smaller(Shape::stages, end - begin);
         for (int step = 0; thread == 0 && step < ahead; ++step) load_b(step, begin + step, at_tile);
         pdl_wait();
         early = false;
       }
 #pragma unroll 1
-      for (int step = begin; at_tile.multiply && step < end; ++step, shared.ring.next(at)) {
+      for (int step = begin; step < end; ++step, shared.ring.next(at)) {
         // Each thread arrives once at each round of a stage, so none can miss the end of a phase.
         shared.ring.empty[at.stage].wait(at.parity ^ 1);
         if (thread == 0 && step - begin >= ahead) load_b(at.stage, step, at_tile);
@@ -241,7 +254,6 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
         }
         copy_async_arrive(&shared.ring.full[at.stage]);
       }
-      if constexpr (SPLIT > 1) meet_cluster(), meet_cluster();
     }
     __syncwarp();
   } else {
@@ -249,6 +261,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       take_registers_to<WARPGROUPS == 3 || WARPGROUPS == 4 ? 104 : PLACED_A ? 232 : 224>();
     if constexpr (EARLY_B) pdl_wait();
     pdl_launch_dependents();
+    if constexpr (SPLIT > 1) cluster_wait();
+    [[maybe_unused]] u32 turn = 0;  // SPLIT: tiles before this one
     const int group = warpgroup(), lane = threadIdx.x % 32;
     const auto release = [&](int stage) {
       if constexpr (PAIR > 1) {
@@ -378,12 +392,24 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       if constexpr (SWAP) {
         using Parts = Sums<Shape>;
         f32* const memory = reinterpret_cast<f32*>(shared.out);
-        Parts::put(memory, sums[0], group);
         if constexpr (SPLIT > 1) {
-          meet_cluster();
-          Parts::template each_of_cluster<GATED>(memory, rank, finish_and_store);
-          meet_cluster();
+          f32* const own = reinterpret_cast<f32*>(all.exchange.sums);
+          if (turn > 0) all.exchange.read.wait((turn - 1) % 2);
+          Parts::put(own, sums[0], group);
+          fence_async_shared();
+          meet();
+          if (threadIdx.x < SPLIT && threadIdx.x != rank)
+            Parts::send(memory, own, rank, threadIdx.x, shared.received);
+          shared.received.wait(turn % 2);
+          Parts::template each<GATED>(own, memory, rank, finish_and_store);
+          meet();
+          if (threadIdx.x == 0) {
+            shared.received.arrive_expecting(Parts::SENT);
+            for (int block = 0; block < SPLIT; ++block) cluster_arrive_at(all.exchange.read, block);
+          }
+          ++turn;
         } else {
+          Parts::put(memory, sums[0], group);
           meet();
           Parts::template each<GATED>(memory, nullptr, 0, finish_and_store);
         }
@@ -469,7 +495,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
       }
     }
   }
-  if constexpr (PAIR > 1) {  // the other block may still load to this one, or release its stages
+  if constexpr (SPLIT > 1) {
+    if (threadIdx.x >= LOADER) cluster_wait();  // of the first arrival
+  }
+  if constexpr (SPLIT * PAIR > 1) {  // other blocks may still load to this one, or arrive at its barriers
     cluster_arrive_relaxed();
     cluster_wait();
   }

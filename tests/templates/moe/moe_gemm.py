@@ -32,6 +32,7 @@ SANITIZE = [
     "moe_gemm T=f16 N=264 K=200 E=5 LAYOUT=masked BLOCK=32 rows=37 BIAS=true ACT=gelu WEIGHT=result",
     "moe_gemm T=bf16 N=264 K=200 E=8 GATED=true ACT=swigluoai BIAS=true ORDER=up_first WEIGHT=product rows=130 k=2",
     "moe_gemm T=bf16 N=264 K=200 E=8 BLOCK=128 GATED=true ACT=silu rows=300",
+    "moe_gemm T=bf16 N=1032 K=1200 E=8 BLOCK=8 SPLIT=4 STAGES=4 EARLY_B=true rows=70 k=2",
 ]
 
 CUTS = [  # BLOCK, and the tile

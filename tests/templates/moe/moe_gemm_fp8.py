@@ -13,6 +13,7 @@ SANITIZE = [
     "moe_gemm T=e4m3 N=384 K=256 E=8 BLOCK=128 RIGHT=256 rows=300",
     "moe_gemm T=e4m3 N=256 K=256 E=8 BLOCK=128 OUT=e4m3 GATED=true ACT=silu rows=300",
     "moe_gemm T=e4m3 N=256 K=256 E=8 OUT=e4m3 GATED=true ACT=silu rows=70 k=2",
+    "moe_gemm T=e4m3 N=1152 K=640 E=8 BLOCK=8 SPLIT=2 OUT=e4m3 GATED=true ACT=silu rows=70 k=2",
 ]
 
 
