@@ -205,22 +205,35 @@ class RWKV7Block(nn.Module):
         self.attn_norm, self.attn = norm(hidden), RWKV7Attention(hidden, size, layer, fuse_norm)
         self.ffn_norm, self.ffn = norm(hidden), RWKV7FeedForward(hidden, layer)
 
-    def forward(self, x, mask, cache, v_first, cu_seqlens):
-        residual = self.pre_norm(x) if hasattr(self, "pre_norm") else x
-        x, _, _, v_first = self.attn(
+    def forward(
+        self,
+        hidden_states,
+        attention_mask=None,
+        past_key_values=None,
+        use_cache=False,
+        output_attentions=False,
+        v_first=None,
+        cu_seqlens=None,
+        **kwargs,
+    ):
+        residual = self.pre_norm(hidden_states) if hasattr(self, "pre_norm") else hidden_states
+        x, attentions, past_key_values, v_first = self.attn(
             hidden_states=self.attn_norm(residual),
-            attention_mask=mask,
-            past_key_values=cache,
-            use_cache=cache is not None,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            output_attentions=output_attentions,
             v_first=v_first,
             cu_seqlens=cu_seqlens,
+            **kwargs,
         )
         if self.fuse_norm:
             x, residual = self.ffn_norm(x, residual, True)
         else:
             residual = residual + x
             x = self.ffn_norm(residual)
-        return residual + self.ffn(x, mask, cache, cu_seqlens)[0], v_first
+        x, past_key_values = self.ffn(x, attention_mask, past_key_values, cu_seqlens, **kwargs)
+        return residual + x, attentions, past_key_values, v_first
 
 
 class RWKV7Model(nn.Module):
@@ -232,7 +245,14 @@ class RWKV7Model(nn.Module):
     def forward(self, x, attention_mask=None, past_key_values=None, cu_seqlens=None):
         v_first = None
         for layer in self.layers:
-            x, v_first = layer(x, attention_mask, past_key_values, v_first, cu_seqlens)
+            x, _, past_key_values, v_first = layer(
+                x,
+                attention_mask=attention_mask,
+                past_key_values=past_key_values,
+                use_cache=past_key_values is not None,
+                v_first=v_first,
+                cu_seqlens=cu_seqlens,
+            )
         return self.norm(x)
 
 

@@ -167,6 +167,8 @@ def cases():
                 {"act": "relu_squared", "out_dtype": F32},
             ),
         ),
+        ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128), t(d, 64)), {"act": "sigmoid"})),
+        ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128)), {"act": "tanh"})),
         ("gemm_batched", lambda d: ((t(d, 3, 6, 128), t(d, 3, 64, 128)), {})),
         (
             "gemm_fp8",

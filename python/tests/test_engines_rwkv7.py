@@ -3,6 +3,9 @@
 Operators compute in plain torch on the host, as in test_engines_transformers.
 """
 
+import collections
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -88,10 +91,16 @@ def test_every_operation_runs(fuse_norm):
     assert mixer == {*OPERATORS, "gemm_batched", "gemm"}
     ffn = [(row.place, row.operator) for row in table.rows if row.place.startswith("layers.1.ffn") and "norm" not in row.place]
     assert ffn == [("layers.1.ffn", "rwkv7_shift_mix"), ("layers.1.ffn.key", "gemm"), ("layers.1.ffn.value", "gemm")]
-    norms = {row.place for row in table.rows if row.operator == "layer_norm" and row.runs}
-    own = set() if fuse_norm else {"layers.0.ffn_norm", "layers.1.ffn_norm"}
-    assert norms == {"layers.0.pre_norm", "layers.0.attn_norm", "layers.1.attn_norm", "norm"} | own
-    assert {operator for _, operator in reasons(table)} == ({"layer_norm"} if fuse_norm else set())
+    norms = {row.place for row in table.rows if row.operator == "layer_norm"}
+    assert norms == {"layers.0.pre_norm", "norm", *(f"layers.{i}.{kind}_norm" for i in (0, 1) for kind in ("attn", "ffn"))}
+    assert not reasons(table)
+
+
+@pytest.mark.parametrize("fuse_norm", [True, False])
+def test_products_of_f32_leave_the_additions_to_the_norms(fuse_norm):
+    table = engine.apply(model_of(F32, fuse_norm))
+    left = {place for place, operator in reasons(table) if operator == "layer_norm"}
+    assert left == ({"layers.0.ffn_norm", "layers.1.ffn_norm"} if fuse_norm else set())
 
 
 @pytest.mark.parametrize("fuse_norm", [True, False])
@@ -113,6 +122,32 @@ def test_bf16_is_as_near_to_f32_as_the_plain_model():
     got = forced(model, x)
     assert error_of(got, expected) <= 1.1 * error_of(plain, expected)
     assert calls["gemm_batched"] == 8 and calls["gemm"] == 4 * sum(row.operator == "gemm" and row.runs for row in table.rows)
+
+
+def test_products_have_the_activations_and_the_additions(monkeypatch):
+    model, x, whole = model_of(), inputs(), _linear.multiply
+    engine.apply(model)
+    made = []
+
+    def multiply(x, weight, bias=None, residual=None, act="none", **options):
+        made.append((act, residual is not None))
+        return whole(x, weight, bias, residual, act, **options)
+
+    monkeypatch.setattr(_linear, "multiply", multiply)
+    model(x)
+    plain = {("tanh", False): 2, ("sigmoid", False): 7, ("relu_squared", False): 2, ("none", False): 5}
+    assert collections.Counter(made) == plain | {("none", True): 4}
+
+
+def test_hooks_and_copies_that_come_later():
+    model, x, seen = model_of(), inputs(), []
+    engine.apply(model)
+    expected = forced(model, x)
+    assert error_of(forced(copy.deepcopy(model), x), expected) < 2e-2
+    model.layers[0].attn.register_forward_hook(lambda mixer, args, out: seen.append(out[0]))
+    model.layers[1].ffn.value.register_forward_hook(lambda layer, args, out: seen.append(out))
+    model.layers[1].attn.w_lora.lora[0].register_forward_hook(lambda layer, args, out: seen.append(out))
+    assert error_of(forced(model, x), expected) < 2e-2 and len(seen) == 12
 
 
 @pytest.mark.parametrize("off", [*OPERATORS, "gemm_batched", "gemm", "layer_norm"])

@@ -24,6 +24,8 @@ EPILOGUES = [
     ({"act": "silu", "bias": True}, True),
     ({"act": "gelu"}, False),
     ({"act": "gelu_tanh"}, False),
+    ({"act": "sigmoid", "bias": True}, False),
+    ({"act": "tanh"}, True),
     ({"gated": True}, False),
     ({"act": "silu", "gated": True, "bias": True}, True),
 ]
@@ -186,7 +188,7 @@ def test_gradients_run_in_plain_torch(on_host, driver):
 @pytest.mark.parametrize(
     "make, text",
     [
-        (lambda w: Linear(w, act="tanh"), "act = 'tanh', expected one of none, relu"),
+        (lambda w: Linear(w, act="softsign"), "act = 'softsign', expected one of none, relu"),
         (lambda w: Linear(w[0]), r"weight is torch.bfloat16 \[64\], expected \[outputs, inputs\]"),
         (lambda w: Linear(w.to(torch.float8_e4m3fn)), r"weight is torch.float8_e4m3fn \[32, 64\]"),
         (lambda w: Linear(w[:31], gated=True), "weight has 31 rows and gated = True, expected an even number"),

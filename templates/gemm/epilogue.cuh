@@ -6,7 +6,7 @@
 namespace kiln {
 
 // swigluoai is a pair of functions, one of the gate and one of the other half: see moe/experts.cuh.
-enum class Activation { none, relu, relu_squared, silu, gelu, gelu_tanh, swigluoai };
+enum class Activation { none, relu, relu_squared, silu, gelu, gelu_tanh, swigluoai, sigmoid, tanh };
 
 // Scales of fp8 operands. tensor: one for each operand. row: one for each row of a and of b. block: one for each 128
 // elements of a row of a, and for each 128 x 128 elements of b.
@@ -21,6 +21,10 @@ __device__ __forceinline__ f32 activated(f32 x) {
     return x < 0.0f ? 0.0f : x;  // NaN stays NaN
   } else if constexpr (ACT == Activation::relu_squared) {
     return x < 0.0f ? 0.0f : x * x;
+  } else if constexpr (ACT == Activation::sigmoid) {
+    return sigmoid(x);
+  } else if constexpr (ACT == Activation::tanh) {
+    return tanhf(x);
   } else {
     constexpr Act SAME = ACT == Activation::silu   ? Act::silu
                          : ACT == Activation::gelu ? Act::gelu
@@ -54,7 +58,7 @@ __device__ __forceinline__ void add(f32 (&x)[W], const T* from) {
 template <typename OUT, int N, Factors SCALES, bool BIAS, Activation ACT, bool GATED, bool RESIDUAL>
 struct Epilogue {
   static constexpr bool gated = GATED;
-  static constexpr bool slow_to_compile = ACT == Activation::gelu;
+  static constexpr bool slow_to_compile = ACT == Activation::gelu || ACT == Activation::tanh;
   static constexpr Factors scales = SCALES;
   // The results are the sums, rounded to 16 bits.
   static constexpr bool plain = (SCALES == Factors::none || SCALES == Factors::block) && !BIAS &&

@@ -17,6 +17,10 @@ __device__ double activated(double x) {
     return x / 2 * (1 + erf(x * 0.70710678118654752440));
   } else if constexpr (ACT == Activation::gelu_tanh) {
     return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+  } else if constexpr (ACT == Activation::sigmoid) {
+    return 1 / (1 + exp(-x));
+  } else if constexpr (ACT == Activation::tanh) {
+    return tanh(x);
   } else {
     return x;
   }

@@ -63,17 +63,15 @@ def pack(mixer: Any) -> None:
         mixer.register_buffer("kiln_weight", weight, persistent=False)
     else:
         mixer.kiln_weight = weight
-    mixer.kiln_packed = _versions(mixer)
+    mixer.kiln_packed = modules.versions_of(_weights(mixer))
 
 
 def unpack(mixer: Any) -> None:
     del mixer.kiln_weight, mixer.kiln_packed
 
 
-def _versions(mixer: Any) -> list[tuple[int, int]]:
-    """The projections' weights, and how often each was written to."""
-    weights = (mixer.in_proj_qkvz.weight, mixer.in_proj_ba.weight)
-    return [(id(weight), 0 if weight.is_inference() else weight._version) for weight in weights]
+def _weights(mixer: Any) -> tuple[Tensor, Tensor]:
+    return mixer.in_proj_qkvz.weight, mixer.in_proj_ba.weight
 
 
 def _packed(mixer: Any) -> Tensor:
@@ -81,9 +79,7 @@ def _packed(mixer: Any) -> Tensor:
 
     A compiled or captured call uses the weight as it was.
     """
-    if torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
-        return mixer.kiln_weight  # type: ignore[no-any-return]
-    if mixer.kiln_packed != _versions(mixer):
+    if not modules.keeps(mixer.kiln_weight) and mixer.kiln_packed != modules.versions_of(_weights(mixer)):
         pack(mixer)
         modules.settle()
     return mixer.kiln_weight  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -248,17 +249,33 @@ def own(layer: Any) -> None:
 
 
 def linear_forward(early: bool, original: Any) -> Any:
-    """nn.Linear on the operator gemm, which adds a residual to its result."""
+    """nn.Linear on the operator gemm, which applies an activation to its result, and adds a residual."""
 
     @functools.wraps(original)
-    def forward(self: Any, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    def forward(self: Any, x: Tensor, residual: Tensor | None = None, act: str = "none") -> Tensor:
         owner, weight = self.kiln_linear
         if owner() is not self or weight is not self.weight or not multiplies(x, weight):
-            out = original(self, x)
+            out = linear.ACTIVATIONS[act](original(self, x))
             return out if residual is None else residual + out
-        return linear.multiply(x, self.weight, self.bias, residual, early=early)
+        return linear.multiply(x, self.weight, self.bias, residual, act, early=early)
 
     return forward
+
+
+def finishes(layer: Any) -> bool:
+    """True when a linear layer can apply an activation, and add a residual.
+
+    Nothing else may see or change the results before.
+    """
+    return "kiln_linear" in layer.__dict__ and not (layer._forward_hooks or layer._forward_pre_hooks)
+
+
+def finished(layer: Any, x: Tensor, residual: Tensor | None = None, act: str = "none") -> Tensor:
+    """act(layer(x)) + residual: by the layer's own product where it can."""
+    if finishes(layer):
+        return layer(x, residual, act)  # type: ignore[no-any-return]
+    out = linear.ACTIVATIONS[act](layer(x))
+    return out if residual is None else residual + out
 
 
 def takes_residual(mlp: Any) -> bool:
@@ -286,6 +303,16 @@ def settled(original: Any) -> Any:
         return out
 
     return method
+
+
+def versions_of(weights: Iterable[Tensor]) -> list[tuple[int, int]]:
+    """The weights, and how often each was written to."""
+    return [(id(weight), 0 if weight.is_inference() else weight._version) for weight in weights]
+
+
+def keeps(copy: Tensor) -> bool:
+    """True in a compiled or captured call, which uses copies of weights as they were."""
+    return torch.compiler.is_compiling() or (copy.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def settle() -> None:

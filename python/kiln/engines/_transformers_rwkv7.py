@@ -1,4 +1,4 @@
-"""RWKV7 of Flash Linear Attention on kiln: forwards of its time mix, its channel mix and its layer norms.
+"""RWKV7 of Flash Linear Attention on kiln: forwards of its blocks, their time mix, channel mix and layer norms.
 
 A forward goes through the steps of Flash Linear Attention's own one. Each step runs on kiln's operator, or on the function
 that the module calls for it, so that operators are switched one by one. States lie in Flash Linear Attention's cache.
@@ -27,6 +27,10 @@ NORMS = {("fla.modules.norm.layernorm", "LayerNorm"), ("torch.nn.modules.normali
 #: operators of the time mix, besides the products
 OPERATORS = ("rwkv7_shift_mix", "rwkv7_kprep", "wkv7", "rwkv7_out")
 PROJECTIONS = ("r_proj", "k_proj", "v_proj")
+#: inputs of the time mix, in the order in which the operator makes them
+INPUTS = "rkvwag"
+#: activations between the two products of a pair of low rank
+INNER = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Identity: "none"}
 #: Flash Linear Attention's layer norm adds it to the sum of squares of a key; torch's has a least norm instead
 EPS_OF_FUSED_NORM = 1e-6
 
@@ -71,6 +75,38 @@ def _without_memory(weight: Tensor) -> str:
     return "weights have no memory yet" if weight.device.type == "meta" else ""
 
 
+# ---- the shares of the token before, in one tensor
+
+
+def _shares(mixer: Any) -> list[Tensor]:
+    return [getattr(mixer, f"x_{name}") for name in (INPUTS if hasattr(mixer, "x_r") else "k")]
+
+
+def gather(mixer: Any) -> None:
+    """Lays the shares of a mixer's inputs into one tensor [inputs, hidden]. It is a copy."""
+    shares = _shares(mixer)
+    mix = torch.cat([share.detach().view(1, -1) for share in shares])
+    if getattr(mixer, "kiln_mix", None) is None:
+        mixer.register_buffer("kiln_mix", mix, persistent=False)
+    else:
+        mixer.kiln_mix = mix
+    mixer.kiln_gathered = modules.versions_of(shares)
+
+
+def scatter(mixer: Any) -> None:
+    del mixer.kiln_mix, mixer.kiln_gathered
+
+
+def _mix(mixer: Any) -> Tensor:
+    """The shares in one tensor, which is made again when one was written or replaced.
+
+    A compiled or captured call uses them as they were.
+    """
+    if not modules.keeps(mixer.kiln_mix) and mixer.kiln_gathered != modules.versions_of(_shares(mixer)):
+        gather(mixer)
+    return mixer.kiln_mix  # type: ignore[no-any-return]
+
+
 # ---- forwards
 
 
@@ -78,14 +114,19 @@ def _fits(x: Tensor, weight: Tensor, self: Any) -> bool:
     return modules.fits(x, weight) and not self.training
 
 
-def _mix(self: Any, names: str) -> Tensor:
-    """The shares of the token before, [inputs, hidden]."""
-    return torch.cat([getattr(self, f"x_{name}").view(1, -1) for name in names])
-
-
-def _shifted(self: Any, x: Tensor, names: str, before: Tensor | None, cu_seqlens: Tensor | None) -> tuple[Tensor, Tensor]:
+def _shifted(self: Any, x: Tensor, before: Tensor | None, cu_seqlens: Tensor | None) -> tuple[Tensor, Tensor]:
     """(the inputs of the products [inputs, N, S, hidden], the last tokens [sequences, hidden])."""
-    return rwkv7_shift_mix(x, _mix(self, names), before, cu_seqlens)  # type: ignore[no-any-return]
+    before = None if before is None else before.view(-1, x.shape[-1])
+    return rwkv7_shift_mix(x, _mix(self), before, cu_seqlens)  # type: ignore[no-any-return]
+
+
+def _low_rank(pair: Any, x: Tensor, act: str = "none") -> Tensor:
+    """act(pair(x)) for a pair of products of low rank, which apply both activations themselves where they can."""
+    layers = pair.lora
+    inner = INNER.get(type(layers[1])) if type(layers) is nn.Sequential and len(layers) == 3 else None
+    if inner is None or any(map(modules.is_changed, (pair, layers, layers[1]))):
+        return linear.ACTIVATIONS[act](pair(x))  # type: ignore[no-any-return]
+    return modules.finished(layers[2], modules.finished(layers[0], x, act=inner), act=act)
 
 
 def _receptance_key_value(self: Any, runs: frozenset[str], mixed: Any) -> Any:
@@ -114,10 +155,11 @@ def time_mix_forward(runs: frozenset[str], original: Any) -> Any:
         output_attentions: bool | None = False,
         v_first: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
+        residual: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
         if not _fits(hidden_states, self.x_r, self):
-            return original(
+            out, *others = original(
                 self,
                 hidden_states,
                 attention_mask=attention_mask,
@@ -128,6 +170,7 @@ def time_mix_forward(runs: frozenset[str], original: Any) -> Any:
                 cu_seqlens=cu_seqlens,
                 **kwargs,
             )
+            return out if residual is None else residual + out, *others
         fla: Any = sys.modules[type(self).__module__]
         x, present = hidden_states, None
         if cu_seqlens is not None:
@@ -139,19 +182,19 @@ def time_mix_forward(runs: frozenset[str], original: Any) -> Any:
         before, initial = (None, None) if state is None else (state["conv_state"], state["recurrent_state"])
 
         if "rwkv7_shift_mix" in runs:
-            mixed, last = _shifted(self, x, "rkvwag", None if before is None else before.view(-1, x.shape[-1]), cu_seqlens)
+            mixed, last = _shifted(self, x, before, cu_seqlens)
         else:
             delta, last = fla.token_shift(x, cu_seqlens, output_cache=True, cache=before)
             shares = (self.x_r, self.x_w, self.x_k, self.x_v, self.x_a, self.x_g)
             xr, xw, xk, xv, xa, xg = fla.fused_addcmul_rwkv7(x, delta, *shares)
             mixed = (xr, xk, xv, xw, xa, xg)
         r, k, v = _receptance_key_value(self, runs, mixed)
-        w = LEAST_LOG_DECAY * self.w_lora(mixed[3]).sigmoid()
-        a, g = self.a_lora(mixed[4]).sigmoid(), self.g_lora(mixed[5])
+        w = LEAST_LOG_DECAY * _low_rank(self.w_lora, mixed[3], "sigmoid")
+        a, g = _low_rank(self.a_lora, mixed[4], "sigmoid"), _low_rank(self.g_lora, mixed[5])
         if self.layer_idx == 0:
             v_first = v
         else:
-            v = torch.lerp(v, v_first, self.v_lora(mixed[2]).sigmoid())
+            v = torch.lerp(v, v_first, _low_rank(self.v_lora, mixed[2], "sigmoid"))
 
         heads = (self.num_heads, self.head_dim)
         by_head = lambda one: one.unflatten(-1, heads)
@@ -185,7 +228,7 @@ def time_mix_forward(runs: frozenset[str], original: Any) -> Any:
         else:
             o = self.g_norm(o.flatten(2)) if self.fuse_norm else self.g_norm(o.flatten(0, 1).flatten(1)).view(g.shape)
             o = fla.gate_output_correction(o, r, k, self.r_k, v, g)
-        return self.o_proj(o), None, past_key_values, v_first
+        return modules.finished(self.o_proj, o, residual), None, past_key_values, v_first
 
     return forward
 
@@ -200,10 +243,12 @@ def channel_mix_forward(shifts: bool, early: bool | None, original: Any) -> Any:
         attention_mask: Tensor | None = None,
         state: Any = None,
         cu_seqlens: Tensor | None = None,
+        residual: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
         if not _fits(x, self.x_k, self):
-            return original(self, x, attention_mask, state, cu_seqlens, **kwargs)
+            out, state = original(self, x, attention_mask, state, cu_seqlens, **kwargs)
+            return out if residual is None else residual + out, state
         fla: Any = sys.modules[type(self).__module__]
         if cu_seqlens is not None:
             cu_seqlens = cu_seqlens.long()
@@ -211,7 +256,7 @@ def channel_mix_forward(shifts: bool, early: bool | None, original: Any) -> Any:
             x = x.mul(attention_mask[:, -x.shape[1] :, None]).to(x.dtype)
         before = None if state is None else state[self.layer_idx]["ffn_state"]
         if shifts:
-            mixed, last = _shifted(self, x, "k", None if before is None else before.view(-1, x.shape[-1]), cu_seqlens)
+            mixed, last = _shifted(self, x, before, cu_seqlens)
             mixed = mixed[0]
         else:
             delta, last = fla.token_shift(x, cu_seqlens, cache=before, output_cache=True)
@@ -223,7 +268,53 @@ def channel_mix_forward(shifts: bool, early: bool | None, original: Any) -> Any:
             y = linear.multiply(mixed, key, act="relu_squared", early=early)
         else:
             y = self.act_fn(self.key(mixed))
-        return self.value(y), state
+        return modules.finished(self.value, y, residual), state
+
+    return forward
+
+
+def block_forward(original: Any) -> Any:
+    """A block, whose additions are the ends of the products before them."""
+
+    @functools.wraps(original)
+    def forward(
+        self: Any,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = False,
+        output_attentions: bool | None = False,
+        v_first: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        changed = any(mixer._forward_hooks or mixer._forward_pre_hooks for mixer in (self.attn, self.ffn))
+        if changed or not (modules.finishes(self.attn.o_proj) and modules.finishes(self.ffn.value)):
+            return original(
+                self,
+                hidden_states,
+                attention_mask=attention_mask,
+                past_key_values=past_key_values,
+                use_cache=use_cache,
+                output_attentions=output_attentions,
+                v_first=v_first,
+                cu_seqlens=cu_seqlens,
+                **kwargs,
+            )
+        residual = self.pre_norm(hidden_states) if hasattr(self, "pre_norm") else hidden_states
+        y, attentions, past_key_values, v_first = self.attn(
+            hidden_states=self.attn_norm(residual),
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            output_attentions=output_attentions,
+            v_first=v_first,
+            cu_seqlens=cu_seqlens,
+            residual=residual,
+            **kwargs,
+        )
+        out, past_key_values = self.ffn(self.ffn_norm(y), attention_mask, past_key_values, cu_seqlens, residual=y, **kwargs)
+        return out, attentions, past_key_values, v_first
 
     return forward
 

@@ -139,11 +139,13 @@ class _Survey:
             self._time_mix(name, module)
         elif kind == "RWKV7FeedForward":
             self._channel_mix(name, module)
+        elif kind == "RWKV7Block" and not _unlike_block(module):
+            self.changes.append(lambda applied: applied.replace(module, "forward", _rwkv7.block_forward))
         for part, norm in module.named_children():
             if not _rwkv7.is_layer_norm(norm):
                 continue
-            adds = part == "ffn_norm" and not isinstance(norm, nn.LayerNorm)
-            reason = "it adds a residual, which the operator does not" if adds else ""
+            adds = part == "ffn_norm" and not isinstance(norm, nn.LayerNorm) and _unlike_block(module)
+            reason = f"it adds a residual, which the operator does not: {adds}" if adds else ""
             changed = "it has hooks, or a forward of its own" if _modules.is_changed(norm) else ""
             self._replace(f"{name}.{part}".removeprefix("."), "layer_norm", norm, _rwkv7.layer_norm_forward, reason or changed)
 
@@ -162,9 +164,11 @@ class _Survey:
                 if isinstance(layer, nn.Linear):
                     self._linear(f"{name}.{pair}.lora.{part}", layer)
         self._linear(f"{name}.o_proj", mixer.o_proj)
-        if runs:
+        if runs or not (unlike or _unlike_sum(mixer, "o_proj")):
             make = functools.partial(_rwkv7.time_mix_forward, frozenset(runs))
             self.changes.append(lambda applied: applied.replace(mixer, "forward", make))
+        if "rwkv7_shift_mix" in runs:
+            self.changes.append(lambda applied: applied.gather(mixer))
         if "gemm_batched" in runs:
             self.changes.append(lambda applied: applied.fuse(mixer, *_rwkv7.PROJECTIONS))
 
@@ -174,10 +178,12 @@ class _Survey:
         unfit = unlike or _rwkv7.unlike_activation(mixer) or _unlike_linear(mixer.key) or _misfit_product(mixer.key)
         gemm = self.explanation.add(f"{name}.key", "gemm", unfit)
         self._linear(f"{name}.value", mixer.value)
-        if shifts or gemm:
+        if shifts or gemm or not (unlike or _unlike_sum(mixer, "value")):
             make = functools.partial(_rwkv7.channel_mix_forward, shifts, self.early if gemm else None)
             self.changes.append(lambda applied: applied.replace(mixer, "forward", make))
             self.changes.append(lambda applied: applied._settle(mixer.key))
+        if shifts:
+            self.changes.append(lambda applied: applied.gather(mixer))
 
     def _linear(self, name: str, linear: nn.Module) -> bool:
         """A linear layer whose product is no part of a fused one."""
@@ -316,6 +322,24 @@ def _unlike_linear(linear: nn.Module) -> str:
     return "weights have no memory yet" if weight.device.type == "meta" else ""
 
 
+def _unlike_sum(mixer: Any, last: str) -> str:
+    """Why the last product of a mixer of RWKV7 cannot add the residual; empty when it can."""
+    layer = getattr(mixer, last)
+    if _modules.is_changed(mixer) or _modules.is_changed(layer):
+        return f"{last} or its mixer has hooks, or a forward of its own"
+    return _other_class(layer) or _misfit_product(layer) or ("gemm is off" if is_off("gemm") else "")
+
+
+def _unlike_block(block: Any) -> str:
+    """Why kiln's forward cannot stand for that of a block of RWKV7; empty when it can."""
+    if type(block).__name__ != "RWKV7Block" or type(block.attn).__name__ != "RWKV7Attention":
+        return "its block is not RWKV7Block with a time mix"
+    if _modules.is_changed(block.ffn_norm) or _replaced(block):
+        return "its block or its norm has hooks, or a forward of its own"
+    unlike = _rwkv7.unlike_time_mix(block.attn) or _rwkv7.unlike_channel_mix(block.ffn)
+    return unlike or _unlike_sum(block.attn, "o_proj") or _unlike_sum(block.ffn, "value")
+
+
 def _misfit(module: Any) -> str:
     """Why kiln's attention kernels do not fit an attention module; empty when they fit."""
     if not _is_known(module, "Attention"):
@@ -342,6 +366,7 @@ class _Applied:
         self.replaced: list[tuple[nn.Module, str]] = []
         self.fused: list[Any] = []
         self.packed: list[Any] = []
+        self.gathered: list[Any] = []
         self.attention: tuple[Any, str] | None = None  #: the model that has the layers, and its implementation before
 
     def replace(self, module: nn.Module, name: str, make: Any, original: Any = None) -> None:
@@ -379,6 +404,10 @@ class _Applied:
         self.replace(mixer, "_apply", _modules.settled)
         self.replace(mixer, "_load_from_state_dict", _modules.settled)
 
+    def gather(self, mixer: Any) -> None:
+        _rwkv7.gather(mixer)
+        self.gathered.append(mixer)
+
     def attend(self, model: Any, whole: Any, layers: list[Any], prefill: bool, decode: bool) -> None:
         self.attention = (model, model.config._attn_implementation)
         model.set_attn_implementation(_attention.IMPLEMENTATIONS[model.config._attn_implementation])
@@ -394,6 +423,8 @@ class _Applied:
             _modules.separate(module)
         for mixer in self.packed:
             _mixers.unpack(mixer)
+        for mixer in self.gathered:
+            _rwkv7.scatter(mixer)
         if self.attention is not None:
             model, implementation = self.attention
             model.set_attn_implementation(implementation)

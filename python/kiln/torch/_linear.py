@@ -26,6 +26,8 @@ ACTIVATIONS: dict[str, Any] = {
     "silu": F.silu,
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
 }
 _gemm = operators["gemm"]
 #: compute capabilities by the index of a CUDA device
@@ -138,7 +140,7 @@ class Linear(nn.Module):
         gate_up = kiln.torch.Linear.of([mlp.gate_proj, mlp.up_proj], act="silu", gated=True)
         y = down(gate_up(x), residual)
 
-    `act` is none, relu, relu_squared, silu, gelu or gelu_tanh. With `gated` the first half of the weight's rows makes
+    `act` is none, relu, relu_squared, silu, gelu, gelu_tanh, sigmoid or tanh. With `gated` the first half of the weight's rows makes
     a gate: the result is act(gate) times the other half, plus the residual, and has half as many columns.
 
     `early` lets the kernel load the weight before the kernels before it in the stream have ended, which makes layers with

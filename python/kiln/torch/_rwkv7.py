@@ -72,15 +72,14 @@ class RWKV7States(NamedTuple):
 
 
 class LowRank(nn.Module):
-    """up(act(down x)) + bias, of two products."""
+    """act(up(inner(down x)) + bias), of two products."""
 
-    def __init__(self, down: Tensor, up: Tensor, bias: Tensor | None, act: str) -> None:
+    def __init__(self, down: Tensor, up: Tensor, bias: Tensor | None, inner: str, act: str) -> None:
         super().__init__()
-        self.down, self.up, self.act = Linear(down), Linear(up, bias), act
+        self.down, self.up = Linear(down, act=inner), Linear(up, bias, act=act)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.down(x)
-        return self.up(torch.tanh(y) if self.act == "tanh" else torch.sigmoid(y) if self.act == "sigmoid" else y)
+        return self.up(self.down(x))  # type: ignore[no-any-return]
 
 
 class RWKV7(nn.Module):
@@ -134,8 +133,9 @@ class RWKV7(nn.Module):
         self.k_k, self.k_a, self.r_k = _parameter(k_k), _parameter(k_a), _parameter(r_k)
         self.register_parameter("norm_weight", _parameter(norm_weight))
         self.register_parameter("norm_bias", _parameter(norm_bias))
-        self.w, self.a, self.g = LowRank(*w, "tanh"), LowRank(*a, "none"), LowRank(*g, "sigmoid")
-        self.v = None if v is None else LowRank(*v, "none")
+        self.w, self.a = LowRank(*w, "tanh", "sigmoid"), LowRank(*a, "none", "sigmoid")
+        self.g = LowRank(*g, "sigmoid", "none")
+        self.v = None if v is None else LowRank(*v, "none", "sigmoid")
         self.out_proj, self.shift = Linear(out_proj), Shift(mix)
         _linear.too_old(rkv.device)
 
@@ -203,12 +203,12 @@ class RWKV7(nn.Module):
         before = self.shift(x, states.shift, state_indices, **slots)
         mixed, _ = _shift_mix(x, self.mix, before, cu_seqlens)
         r, k, v = self._receptance_key_value(mixed[:3])
-        w = LEAST_LOG_DECAY * torch.sigmoid(self.w(mixed[3]))
-        a, g = torch.sigmoid(self.a(mixed[4])), self.g(mixed[5])
+        w = LEAST_LOG_DECAY * self.w(mixed[3])
+        a, g = self.a(mixed[4]), self.g(mixed[5])
         if v_first is None or self.v is None:
             v_first = v
         else:
-            v = torch.lerp(v, v_first, torch.sigmoid(self.v(mixed[2])))
+            v = torch.lerp(v, v_first, self.v(mixed[2]))
         r, w, k, v, a, g = (one.unflatten(-1, (self.heads, self.size)) for one in (r, w, k, v, a, g))
         k, kk = _kprep(k, a, self.k_k, self.k_a, EPS_OF_KEYS)
         o = _wkv7_pool(r, w, k, v, a, states.recurrent, state_indices, kk=kk, v_first=self.v_first, **slots)
