@@ -144,7 +144,7 @@ def prompt_calls(blocks, batch, tokens):
 
 @torch.no_grad()
 def step_calls(blocks, batch):
-    """Steps after a prompt of 16 tokens. Each call begins with the same states, but for those of a pool."""
+    """Steps after a prompt of 16 tokens. A cache gives each call the same states, and a pool gives the last ones."""
     x, v_first, slots = normal(batch, 16), normal(batch, 16), slots_of(batch)
     states = {name: block.states(batch) for name, block in blocks.items()}
     for name, block in blocks.items():
@@ -182,6 +182,7 @@ def forced(model, ids, prompt):
     return logits[0].float(), torch.cat(logits[1:], 1).float()
 
 
+@torch.no_grad()
 def model_errors(row, say, layers):
     """Compares logits. Returns the models in bf16 by name; the last one is without kiln."""
     torch.manual_seed(4)
@@ -201,9 +202,7 @@ def model_errors(row, say, layers):
 
 
 @torch.no_grad()
-def models(row, say, guarded, layers=4):
-    models = model_errors(row, say, layers)
-    torch.cuda.empty_cache()
+def model_times(row, guarded, models, layers):
     for batch, tokens in PROMPTS:
         ids = torch.randint(1, 1024, (batch, tokens), device="cuda")
         timed(
@@ -217,3 +216,9 @@ def models(row, say, guarded, layers=4):
         caches = {name: model(ids, use_cache=True).past_key_values for name, model in models.items()}
         step = lambda name: models[name](ids[:, :1], past_key_values=caches[name], use_cache=True)
         timed(guarded, row, f"RWKV7 model of {layers} layers, step of {batch}", {n: lambda n=n: step(n) for n in models})
+
+
+def models(row, say, guarded, layers=4):
+    both = model_errors(row, say, layers)
+    torch.cuda.empty_cache()
+    model_times(row, guarded, both, layers)
