@@ -1,6 +1,6 @@
 """Calls of the attention operators, in the form of operator_cases.
 
-Every case has the same lengths (QO, KV), which operator_references knows.
+Every case has the same lengths (QO, KV), which attention_references knows.
 Plans are real, except for fake tensors, where nothing runs.
 """
 

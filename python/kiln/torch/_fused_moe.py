@@ -20,7 +20,7 @@ from torch import Tensor
 
 from . import _four_bits, _registry
 from ._generated import operators
-from ._linear import ACTIVATIONS
+from ._linear import OF_EXPERTS
 from ._shapes import of_shape, of_type, refuse
 
 E4M3 = torch.float8_e4m3fn
@@ -115,7 +115,7 @@ def check(m: Call) -> None:
     for name, value, allowed in (
         ("score", m.score, SCORES),
         ("order", m.order, ORDERS),
-        ("act", m.act, (*ACTIVATIONS, "swigluoai")),
+        ("act", m.act, (*OF_EXPERTS, "swigluoai")),
     ):
         if value not in allowed:
             refuse(f"{name} = {value!r}, expected one of {', '.join(allowed)}")

@@ -19,16 +19,16 @@ from ._shapes import refuse
 DEVICE = "cuda"
 DTYPES = (torch.float16, torch.bfloat16)
 LEAST_CAPABILITY = (8, 0)
-ACTIVATIONS: dict[str, Any] = {
+#: the activations that products of experts have, too
+OF_EXPERTS: dict[str, Any] = {
     "none": lambda x: x,
     "relu": F.relu,
     "relu_squared": lambda x: F.relu(x).square(),
     "silu": F.silu,
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
 }
+ACTIVATIONS = OF_EXPERTS | {"sigmoid": torch.sigmoid, "tanh": torch.tanh}
 _gemm = operators["gemm"]
 #: compute capabilities by the index of a CUDA device
 _devices: dict[int, tuple[int, int]] = {}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from . import _four_bits, _linear
 from ._four_bits import FourBits
 from ._fused_moe import E4M3, GROUP, Call, check, fused_moe
-from ._linear import ACTIVATIONS, DTYPES, _parameter
+from ._linear import DTYPES, OF_EXPERTS, _parameter
 from ._shapes import refuse
 
 #: the least compute capability that multiplies e4m3
@@ -119,10 +119,10 @@ def _local(m: Call, ids: Tensor) -> Tensor:
 
 def _activated(m: Call, y: Tensor) -> Tensor:
     if not m.gated:
-        return ACTIVATIONS[m.act](y)
+        return OF_EXPERTS[m.act](y)
     gate, up = y.chunk(2, -1) if m.order == "gate_first" else y.chunk(2, -1)[::-1]
     if m.act != "swigluoai":
-        return ACTIVATIONS[m.act](gate) * up
+        return OF_EXPERTS[m.act](gate) * up
     gate, up = gate.clamp(max=m.limit), up.clamp(-m.limit, m.limit)
     return gate * torch.sigmoid(m.alpha * gate) * (up + 1)
 
