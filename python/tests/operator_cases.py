@@ -169,6 +169,7 @@ def cases():
         ),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128), t(d, 64)), {"act": "sigmoid"})),
         ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128)), {"act": "tanh"})),
+        ("gemm", lambda d: ((t(d, 6, 128), t(d, 64, 128), t(d, 64)), {"act": "log_decay"})),
         ("gemm_batched", lambda d: ((t(d, 3, 6, 128), t(d, 3, 64, 128)), {})),
         (
             "gemm_fp8",

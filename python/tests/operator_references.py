@@ -30,8 +30,9 @@ def of_reference(name):
         given = dict(zip(names, arguments)) | named
         for argument, value in written.items():
             given[argument].copy_(value)
-        like = [arguments[0].dtype, torch.float32 if name in ("delta_rule", "wkv7") else arguments[0].dtype]
-        results = tuple(result.to(dtype) for result, dtype in zip(results, like))
+        own = arguments[0].dtype
+        states = torch.float32 if name in ("delta_rule", "wkv7") else own
+        results = tuple(result.to(states if i == 1 else own) for i, result in enumerate(results))
         return results if len(results) > 1 else results[0]
 
     return call

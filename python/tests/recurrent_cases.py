@@ -59,6 +59,7 @@ def cases():
         ("rwkv7_shift_mix", lambda d: ((t(d, 2, 12, 256), t(d, 6, 256)), {})),
         ("rwkv7_shift_mix", lambda d: ((t(d, 1, 12, 256), t(d, 1, 256), t(d, 3, 256), ends(d)), {})),
         ("rwkv7_kprep", lambda d: ((*heads(d, count=2), t(d, 4, 64), t(d, 4, 64)), {})),
+        ("rwkv7_kvprep", lambda d: ((*heads(d, count=2), t(d, 4, 64), t(d, 4, 64), *heads(d, count=3)), {})),
         ("rwkv7_out", lambda d: ((*heads(d, count=5), t(d, 4, 64)), {})),
         ("rwkv7_out", lambda d: ((*heads(d, count=5), t(d, 4, 64), t(d, 4, 64), t(d, 4, 64)), {"norm": True})),
         ("wkv7_recurrent", lambda d: ((heads(d)[0], -heads(d)[0].abs(), *heads(d, count=3), heads(d)[0]), {})),

@@ -31,6 +31,10 @@ def rwkv7_kprep(k, a, k_k, k_a, eps=1e-6):
     return (k + k * (a - 1) * k_a, kk * torch.rsqrt(kk.square().sum(-1, keepdim=True) + eps)), {}
 
 
+def rwkv7_kvprep(k, a, k_k, k_a, v, v_first, v_rate, eps=1e-6):
+    return (*rwkv7_kprep(k, a, k_k, k_a, eps)[0], torch.lerp(v.double(), v_first.double(), v_rate.double())), {}
+
+
 def rwkv7_out(o, r, k, v, g, r_k, norm_weight=None, norm_bias=None, eps=0.00064, norm=False):
     o, r, k, v, g, r_k = (t.double() for t in (o, r, k, v, g, r_k))
     if norm:

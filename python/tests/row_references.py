@@ -153,6 +153,7 @@ ACTIVATIONS = {
     "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
+    "log_decay": lambda x: -torch.sigmoid(x) * math.exp(-0.5),
 }
 
 

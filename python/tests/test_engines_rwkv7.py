@@ -25,7 +25,7 @@ if not transformers.__version__.startswith(engine.RELEASE + "."):
     pytest.skip(f"transformers is {transformers.__version__}, expected {engine.RELEASE}", allow_module_level=True)
 
 BF16, F32 = torch.bfloat16, torch.float32
-OPERATORS = ("rwkv7_shift_mix", "rwkv7_kprep", "wkv7", "rwkv7_out")
+OPERATORS = ("rwkv7_shift_mix", "rwkv7_kprep", "rwkv7_kvprep", "wkv7", "rwkv7_out")
 #: functions of Flash Linear Attention that an operator stands for
 FUNCTIONS = {
     "rwkv7_shift_mix": {"token_shift", "fused_addcmul_rwkv7"},
@@ -135,7 +135,7 @@ def test_products_have_the_activations_and_the_additions(monkeypatch):
 
     monkeypatch.setattr(_linear, "multiply", multiply)
     model(x)
-    plain = {("tanh", False): 2, ("sigmoid", False): 7, ("relu_squared", False): 2, ("none", False): 5}
+    plain = {("tanh", False): 2, ("log_decay", False): 2, ("sigmoid", False): 5, ("relu_squared", False): 2, ("none", False): 5}
     assert collections.Counter(made) == plain | {("none", True): 4}
 
 

@@ -26,6 +26,7 @@ EPILOGUES = [
     ({"act": "gelu_tanh"}, False),
     ({"act": "sigmoid", "bias": True}, False),
     ({"act": "tanh"}, True),
+    ({"act": "log_decay"}, False),
     ({"gated": True}, False),
     ({"act": "silu", "gated": True, "bias": True}, True),
 ]

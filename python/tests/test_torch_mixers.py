@@ -15,7 +15,16 @@ from operator_references import of_reference
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 EACH = pytest.mark.parametrize("kind", ["gated", "rwkv7"])
 #: operators of the mixers
-OPERATORS = ("conv1d_pool", "delta_rule_pool", "gated_rms_norm", "rwkv7_shift_mix", "rwkv7_kprep", "rwkv7_out", "wkv7_pool")
+OPERATORS = (
+    "conv1d_pool",
+    "delta_rule_pool",
+    "gated_rms_norm",
+    "rwkv7_shift_mix",
+    "rwkv7_kprep",
+    "rwkv7_kvprep",
+    "rwkv7_out",
+    "wkv7_pool",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)

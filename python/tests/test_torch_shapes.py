@@ -111,6 +111,14 @@ RECURRENT = [
         {"k": [[2, 12, 256]], "a": [[2, 11, 4, 64], [2, 12, 256]], "k_k": [[4, 32], [256]], "k_a": [[5, 64]]},
     ),
     (
+        "rwkv7_kvprep",
+        {"k": _KEYS, "a": _KEYS, "k_k": _HEADS, "k_a": _HEADS, "v": _KEYS, "v_first": _KEYS, "v_rate": _KEYS},
+        {
+            **{"k": [[2, 12, 256]], "a": [[2, 11, 4, 64]], "k_k": [[4, 32]], "k_a": [[5, 64]]},
+            **{"v": [[2, 12, 4, 32]], "v_first": [[2, 11, 4, 64]], "v_rate": [[2, 12, 256]]},
+        },
+    ),
+    (
         "rwkv7_out",
         {"o": _KEYS, "r": _KEYS, "k": _KEYS, "v": _KEYS, "g": _KEYS, "r_k": _HEADS, "norm_weight": _HEADS, "norm_bias": _HEADS},
         {

@@ -187,7 +187,8 @@ def _mixture(*arguments, **named):
 
 OPERATORS = {
     **{name: of_reference(name) for name in ("conv1d", "conv1d_pool", "delta_rule", "delta_rule_pool", "gated_rms_norm")},
-    **{name: of_reference(name) for name in ("rwkv7_shift_mix", "rwkv7_kprep", "rwkv7_out", "wkv7", "layer_norm", "gemm_batched")},
+    **{name: of_reference(name) for name in ("rwkv7_shift_mix", "rwkv7_kprep", "rwkv7_kvprep", "rwkv7_out", "wkv7")},
+    **{name: of_reference(name) for name in ("layer_norm", "gemm_batched")},
     "rms_norm": _rms_norm,
     "fused_add_rms_norm": _fused_add_rms_norm,
     "act_and_mul": _act_and_mul,

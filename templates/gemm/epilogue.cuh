@@ -6,7 +6,19 @@
 namespace kiln {
 
 // swigluoai is a pair of functions, one of the gate and one of the other half: see moe/experts.cuh.
-enum class Activation { none, relu, relu_squared, silu, gelu, gelu_tanh, swigluoai, sigmoid, tanh };
+// log_decay is RWKV7's: -exp(-1/2) sigmoid(x), the logarithm of the decay of its states.
+enum class Activation {
+  none,
+  relu,
+  relu_squared,
+  silu,
+  gelu,
+  gelu_tanh,
+  swigluoai,
+  sigmoid,
+  tanh,
+  log_decay
+};
 
 // Scales of fp8 operands. tensor: one for each operand. row: one for each row of a and of b. block: one for each 128
 // elements of a row of a, and for each 128 x 128 elements of b.
@@ -25,6 +37,8 @@ __device__ __forceinline__ f32 activated(f32 x) {
     return sigmoid(x);
   } else if constexpr (ACT == Activation::tanh) {
     return tanhf(x);
+  } else if constexpr (ACT == Activation::log_decay) {
+    return -0.6065306597126334f * sigmoid(x);
   } else {
     constexpr Act SAME = ACT == Activation::silu   ? Act::silu
                          : ACT == Activation::gelu ? Act::gelu

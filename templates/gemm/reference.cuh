@@ -21,6 +21,8 @@ __device__ double activated(double x) {
     return 1 / (1 + exp(-x));
   } else if constexpr (ACT == Activation::tanh) {
     return tanh(x);
+  } else if constexpr (ACT == Activation::log_decay) {
+    return -exp(-0.5) / (1 + exp(-x));
   } else {
     return x;
   }

@@ -1,15 +1,15 @@
 // Prepares RWKV7's key for the recurrence: k' = k + k (a - 1) k_a, and kk = k k_k, normalised over the head.
-// Optionally it also stores b = kk a.
+// Optionally it also stores b = kk a, and mixes the value: v' = v + (v_first - v) v_rate.
 #include "kiln/pdl.cuh"
 #include "kiln/reduce.cuh"
 #include "recurrent/head_team.cuh"
 
 namespace kiln {
 
-template <typename T, int D, bool WITH_B, int VEC, int LANES, int THREADS, int TOKENS>
+template <typename T, int D, bool WITH_B, bool WITH_V, int VEC, int LANES, int THREADS, int TOKENS>
 __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
     rwkv7_kprep(T* k_out, T* kk, const T* k, const T* a, const T* k_k, const T* k_a, i64 tokens, i32 heads,
-                f32 eps, T* b) {
+                f32 eps, T* b, T* v_out, const T* v, const T* v_first, const T* v_rate) {
   using Team = HeadTeam<D, VEC, LANES, TOKENS, THREADS>;
   constexpr int MINE = Team::MINE;
   const Team team(tokens, heads);
@@ -21,6 +21,24 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
   team.read(a, rate);
   team.read_weights(k_k, key_weight);
   team.read_weights(k_a, rate_weight);
+  if constexpr (WITH_V) {
+    Vec<T, VEC> own[TOKENS][MINE], first[TOKENS][MINE], share[TOKENS][MINE];
+    team.read(v, own);
+    team.read(v_first, first);
+    team.read(v_rate, share);
+#pragma unroll
+    for (int t = 0; t < TOKENS; ++t) {
+#pragma unroll
+      for (int i = 0; i < MINE; ++i) {
+        f32 x[VEC], y[VEC], weight[VEC];
+        widen(own[t][i], x);
+        widen(first[t][i], y);
+        widen(share[t][i], weight);
+        for (int j = 0; j < VEC; ++j) y[j] = fmaf(y[j] - x[j], weight[j], x[j]);
+        team.write(v_out, t, i, y);
+      }
+    }
+  }
   pdl_launch_dependents();
 
 #pragma unroll

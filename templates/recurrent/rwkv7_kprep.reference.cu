@@ -5,9 +5,10 @@
 namespace kiln {
 namespace reference {
 
-template <typename T, int D, bool WITH_B>
+template <typename T, int D, bool WITH_B, bool WITH_V>
 __global__ void rwkv7_kprep(f64* k_out, f64* kk, const T* k, const T* a, const T* k_k, const T* k_a,
-                            i64 tokens, i32 heads, f32 eps, f64* b) {
+                            i64 tokens, i32 heads, f32 eps, f64* b, f64* v_out, const T* v, const T* v_first,
+                            const T* v_rate) {
   const i64 token = blockIdx.x;
   if (token >= tokens) return;
   for (int h = threadIdx.x; h < heads; h += blockDim.x) {
@@ -23,6 +24,10 @@ __global__ void rwkv7_kprep(f64* k_out, f64* kk, const T* k, const T* a, const T
       k_out[at + i] = x * (1.0 + (rate - 1.0) * to_double(k_a[of + i]));
       kk[at + i] = x * to_double(k_k[of + i]) * factor;
       if (WITH_B) b[at + i] = kk[at + i] * rate;
+      if (WITH_V) {
+        const f64 own = to_double(v[at + i]);
+        v_out[at + i] = own + (to_double(v_first[at + i]) - own) * to_double(v_rate[at + i]);
+      }
     }
   }
 }

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..torch import _linear as linear
-from ..torch import gemm_batched, layer_norm, rwkv7_kprep, rwkv7_out, rwkv7_shift_mix, wkv7
-from ..torch._rwkv7 import EPS_OF_KEYS, LEAST_LOG_DECAY
+from ..torch import gemm_batched, layer_norm, rwkv7_kprep, rwkv7_kvprep, rwkv7_out, rwkv7_shift_mix, wkv7
+from ..torch._linear import LEAST_LOG_DECAY
+from ..torch._rwkv7 import EPS_OF_KEYS
 from . import _transformers_modules as modules
 
 #: the release whose forwards the replacements stand for
@@ -189,18 +190,26 @@ def time_mix_forward(runs: frozenset[str], original: Any) -> Any:
             xr, xw, xk, xv, xa, xg = fla.fused_addcmul_rwkv7(x, delta, *shares)
             mixed = (xr, xk, xv, xw, xa, xg)
         r, k, v = _receptance_key_value(self, runs, mixed)
-        w = LEAST_LOG_DECAY * _low_rank(self.w_lora, mixed[3], "sigmoid")
+        w = _low_rank(self.w_lora, mixed[3], "log_decay")
         a, g = _low_rank(self.a_lora, mixed[4], "sigmoid"), _low_rank(self.g_lora, mixed[5])
+        heads = (self.num_heads, self.head_dim)
+        by_head = lambda one: one.unflatten(-1, heads)
+        weights = (self.k_k.view(heads), self.k_a.view(heads))
+        eps = EPS_OF_FUSED_NORM if self.fuse_norm else EPS_OF_KEYS
+        prepared = None
         if self.layer_idx == 0:
             v_first = v
         else:
-            v = torch.lerp(v, v_first, _low_rank(self.v_lora, mixed[2], "sigmoid"))
-
-        heads = (self.num_heads, self.head_dim)
-        by_head = lambda one: one.unflatten(-1, heads)
-        if "rwkv7_kprep" in runs:
-            eps = EPS_OF_FUSED_NORM if self.fuse_norm else EPS_OF_KEYS
-            k, kk = rwkv7_kprep(by_head(k), by_head(a), self.k_k.view(heads), self.k_a.view(heads), eps)
+            rate = _low_rank(self.v_lora, mixed[2], "sigmoid")
+            if "rwkv7_kvprep" in runs:
+                *prepared, v = rwkv7_kvprep(by_head(k), by_head(a), *weights, *map(by_head, (v, v_first, rate)), eps)
+                v = v.flatten(2)
+            else:
+                v = torch.lerp(v, v_first, rate)
+        if prepared is not None:
+            k, kk = prepared
+        elif "rwkv7_kprep" in runs:
+            k, kk = rwkv7_kprep(by_head(k), by_head(a), *weights, eps)
         else:
             kk = by_head(k * self.k_k)
             kk = fla.l2_norm(kk) if self.fuse_norm else F.normalize(kk, dim=-1, p=2.0)

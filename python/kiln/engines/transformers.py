@@ -152,6 +152,9 @@ class _Survey:
     def _time_mix(self, name: str, mixer: Any) -> None:
         unlike = _rwkv7.unlike_time_mix(mixer)
         runs = {operator for operator in _rwkv7.OPERATORS if self.explanation.add(name, operator, unlike)}
+        if mixer.layer_idx != 0:
+            off = "" if unlike or "rwkv7_kprep" in runs else "rwkv7_kprep is off"
+            runs |= {"rwkv7_kvprep"} if self.explanation.add(name, "rwkv7_kvprep", unlike or off) else set()
         layers = [getattr(mixer, projection) for projection in _rwkv7.PROJECTIONS]
         unfit = unlike or next(filter(None, map(_unlike_linear, layers)), "") or _misfit_product(*layers)
         if self.explanation.add(f"{name}.r_proj+k_proj+v_proj", "gemm_batched", unfit):

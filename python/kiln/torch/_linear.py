@@ -19,6 +19,8 @@ from ._shapes import refuse
 DEVICE = "cuda"
 DTYPES = (torch.float16, torch.bfloat16)
 LEAST_CAPABILITY = (8, 0)
+#: the factor of the logarithm of RWKV7's decay: -exp(-1/2)
+LEAST_LOG_DECAY = -0.6065306597126334
 #: the activations that products of experts have, too
 OF_EXPERTS: dict[str, Any] = {
     "none": lambda x: x,
@@ -28,7 +30,7 @@ OF_EXPERTS: dict[str, Any] = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
 }
-ACTIVATIONS = OF_EXPERTS | {"sigmoid": torch.sigmoid, "tanh": torch.tanh}
+ACTIVATIONS = OF_EXPERTS | {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "log_decay": lambda x: LEAST_LOG_DECAY * torch.sigmoid(x)}
 _gemm = operators["gemm"]
 #: compute capabilities by the index of a CUDA device
 _devices: dict[int, tuple[int, int]] = {}
@@ -140,7 +142,8 @@ class Linear(nn.Module):
         gate_up = kiln.torch.Linear.of([mlp.gate_proj, mlp.up_proj], act="silu", gated=True)
         y = down(gate_up(x), residual)
 
-    `act` is none, relu, relu_squared, silu, gelu, gelu_tanh, sigmoid or tanh. With `gated` the first half of the weight's rows makes
+    `act` is none, relu, relu_squared, silu, gelu, gelu_tanh, sigmoid, tanh or log_decay, which is
+    RWKV7's -exp(-1/2) sigmoid(x). With `gated` the first half of the weight's rows makes
     a gate: the result is act(gate) times the other half, plus the residual, and has half as many columns.
 
     `early` lets the kernel load the weight before the kernels before it in the stream have ended, which makes layers with

@@ -13,11 +13,9 @@ from ._linear import Linear, _parameter
 from ._shapes import of_shape, refuse
 
 _conv1d_pool, _gemm_batched = operators["conv1d_pool"], operators["gemm_batched"]
-_shift_mix, _kprep, _out = (operators[f"rwkv7_{name}"] for name in ("shift_mix", "kprep", "out"))
+_shift_mix, _kprep, _kvprep, _out = (operators[f"rwkv7_{name}"] for name in ("shift_mix", "kprep", "kvprep", "out"))
 #: The recurrence of all calls: dplr_chunk for prompts, wkv7_recurrent otherwise.
 _wkv7_pool = _by_length.choosing["wkv7_pool"]
-#: the factor of the decay's logarithm: exp(-1/2)
-LEAST_LOG_DECAY = -0.6065306597126334
 #: added to the sum of squares of a key, as torch's normalize has 1e-12 as its least norm
 EPS_OF_KEYS = 1e-24
 
@@ -133,7 +131,7 @@ class RWKV7(nn.Module):
         self.k_k, self.k_a, self.r_k = _parameter(k_k), _parameter(k_a), _parameter(r_k)
         self.register_parameter("norm_weight", _parameter(norm_weight))
         self.register_parameter("norm_bias", _parameter(norm_bias))
-        self.w, self.a = LowRank(*w, "tanh", "sigmoid"), LowRank(*a, "none", "sigmoid")
+        self.w, self.a = LowRank(*w, "tanh", "log_decay"), LowRank(*a, "none", "sigmoid")
         self.g = LowRank(*g, "sigmoid", "none")
         self.v = None if v is None else LowRank(*v, "none", "sigmoid")
         self.out_proj, self.shift = Linear(out_proj), Shift(mix)
@@ -203,14 +201,15 @@ class RWKV7(nn.Module):
         before = self.shift(x, states.shift, state_indices, **slots)
         mixed, _ = _shift_mix(x, self.mix, before, cu_seqlens)
         r, k, v = self._receptance_key_value(mixed[:3])
-        w = LEAST_LOG_DECAY * self.w(mixed[3])
-        a, g = self.a(mixed[4]), self.g(mixed[5])
+        w, a, g = self.w(mixed[3]), self.a(mixed[4]), self.g(mixed[5])
+        by_head = lambda one: one.unflatten(-1, (self.heads, self.size))
+        r, w, k, v, a, g = map(by_head, (r, w, k, v, a, g))
         if v_first is None or self.v is None:
-            v_first = v
+            v_first = v.flatten(2)
+            k, kk = _kprep(k, a, self.k_k, self.k_a, EPS_OF_KEYS)
         else:
-            v = torch.lerp(v, v_first, self.v(mixed[2]))
-        r, w, k, v, a, g = (one.unflatten(-1, (self.heads, self.size)) for one in (r, w, k, v, a, g))
-        k, kk = _kprep(k, a, self.k_k, self.k_a, EPS_OF_KEYS)
+            of_value = (v, by_head(v_first), by_head(self.v(mixed[2])))
+            k, kk, v = _kvprep(k, a, self.k_k, self.k_a, *of_value, EPS_OF_KEYS)
         o = _wkv7_pool(r, w, k, v, a, states.recurrent, state_indices, kk=kk, v_first=self.v_first, **slots)
         y = _out(o, r, k, v, g, self.r_k, self.norm_weight, self.norm_bias, self.eps, True)
         return self.out_proj(y.flatten(2), residual), v_first

@@ -2,6 +2,8 @@
 PyTorch.
 """
 
+import math
+
 import torch
 from harness import (
     DTYPES,
@@ -29,6 +31,7 @@ ACTIVATIONS = {
     "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
+    "log_decay": lambda x: -torch.sigmoid(x) * math.exp(-0.5),
 }
 
 SANITIZE = [

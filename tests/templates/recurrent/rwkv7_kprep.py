@@ -24,6 +24,7 @@ SANITIZE = [
     "rwkv7_kprep T=f32 D=100 tokens=11 heads=5",
     "rwkv7_kprep T=f16 D=255 tokens=9 heads=2 WITH_B=true",
     "rwkv7_kprep T=bf16 D=64 tokens=38 heads=3 TOKENS=2",
+    "rwkv7_kprep T=bf16 D=100 tokens=37 heads=3 WITH_V=true",
 ]
 
 
@@ -92,6 +93,39 @@ def test_without_b():
         expect_same_bits(one.view, other.view)
 
 
+def with_value(x, value, dtype, v_out=None, **parameters):
+    """The results of a call that also mixes the value: k', kk and v'."""
+    tokens, heads, d = x[0].shape
+    out = [Guarded(tokens, heads, d, dtype=dtype) for _ in range(3)]
+    last = out[2].view if v_out is None else v_out
+    launch = kernel("rwkv7_kprep", T=dtype, D=d, WITH_V=True, **parameters)
+    launch(out[0].view, out[1].view, *x, tokens, heads, 1e-6, None, last, *value)
+    return out
+
+
+def test_the_value():
+    for dtype, d in itertools.product(TYPES, (1, 33, 60, 64, 128, 256)):
+        for tokens, heads in ((1, 1), (3, 5), (65, 32)):
+            x, value = inputs(tokens, heads, d, dtype), inputs(tokens, heads, d, dtype)
+            value = (value[0], normal(tokens, heads, d, dtype=dtype), value[1])
+            out = with_value(x, value, dtype)
+            for one, other in zip(out, run(x, dtype, with_b=False)):
+                expect_same_bits(one.view, other.view)
+            what = f"{dtype} D={d} {tokens} x {heads}: v"
+            expect_close(out[2].view, torch.lerp(*(one.double() for one in value)), TOLERANCE[dtype], what)
+            out[2].check(what)
+
+
+def test_the_value_in_place():
+    x = inputs(33, 4, 64)
+    value = (normal(33, 4, 64), normal(33, 4, 64), x[1])
+    for tokens in (1, 2):
+        want = with_value(x, value, "bf16", TOKENS=tokens)[2].view
+        own = value[0].clone()
+        with_value(x, (own, *value[1:]), "bf16", v_out=own, TOKENS=tokens)
+        expect_same_bits(own, want)
+
+
 def test_zeros_and_large_values():
     for dtype in TYPES:
         x = inputs(6, 4, 64, dtype)
@@ -157,6 +191,9 @@ def test_refusals_and_nothing_to_do():
     expect_refused(lambda: plain(out, out, *x, -4, 2, 1e-6), "tokens", "-4")
     expect_refused(lambda: kernel("rwkv7_kprep", T="bf16", D=257), "D", "257")
     expect_refused(lambda: kernel("rwkv7_kprep", T="bf16", D=60, VEC=8), "VEC")
+    value = kernel("rwkv7_kprep", T="bf16", D=64, WITH_V=True)
+    expect_refused(lambda: value(out, out, *x, 4, 2, 1e-6, None, out, out, out, None), "WITH_V")
+    expect_refused(lambda: plain(out, out, *x, 4, 2, 1e-6, None, out, out, out, out), "WITH_V")
     plain(out, out, *x, 0, 2)
 
 
