@@ -257,7 +257,7 @@ def linear_forward(early: bool, original: Any) -> Any:
         if owner() is not self or weight is not self.weight or not multiplies(x, weight):
             out = linear.ACTIVATIONS[act](original(self, x))
             return out if residual is None else residual + out
-        return linear.multiply(x, self.weight, self.bias, residual, act, early=early)
+        return linear.multiply(x, self.weight, self.bias, residual, act=act, early=early)
 
     return forward
 
