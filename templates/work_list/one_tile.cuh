@@ -77,19 +77,19 @@ struct OneTileWriter {
   struct Begin {
     int request, kv_head, head, member;
   };
-  Begin first;  // with which this thread begins to write
+  Begin own;  // with which this thread begins to write
   BatchMarks marks;
-  TwoWords all;  // the line, and the requests that have a tile; << 16: those that have kv tokens
+  TwoWords measured;  // the line, and the requests that have a tile; << 16: those that have kv tokens
 
   /// Reads what the writers need. What follows from the header is derived before the kernels before this one have
   /// ended, and again if they have changed it. So all blocks do the same. The tiles are right if operator() writes the list.
   KILN_BOTH void load(Cutter<Crew>& cutter, int workers) {
     for (;;) {
       cutter.prepare(workers);
-      first = begin_at(crew.first());
+      own = begin_at(crew.first());
       crew.wait();
       crew.few(Cutter<Crew>::CHECKED, [&](int w) { cutter.check(w); });
-      all = measure();
+      measured = measure();
       marks = common.marks;
       if (marks.changed == 0) return;
       crew.each(0, [](int) {});  // all threads have seen that the header has changed
@@ -99,9 +99,9 @@ struct OneTileWriter {
   /// Writes the list. Returns false where the batch is not for this writer; nothing is written then. REQUIRES: load().
   KILN_BOTH bool operator()() {
     if ((marks.several | marks.large | marks.unfit) != 0) return false;
-    const int head_groups = static_cast<int>(common.head_groups), total = static_cast<int>(all.a);
-    const int columns = head_groups * static_cast<int>(all.b & 0xffff);
-    const int live_columns = head_groups * static_cast<int>(all.b >> 16);
+    const int head_groups = static_cast<int>(common.head_groups), total = static_cast<int>(measured.a);
+    const int columns = head_groups * static_cast<int>(measured.b & 0xffff);
+    const int live_columns = head_groups * static_cast<int>(measured.b >> 16);
     if (columns <= static_cast<int>(common.most_shares.value)) find_longest();
     const CuttingOf<int> cutting(common.shape, {total, columns, common.longest}, common.most_shares);
     if (cutting.alone)
@@ -341,7 +341,7 @@ struct OneTileWriter {
     const int requests_at = static_cast<int>(AttentionWords::first_items(list, workers) - list) +
                             (workers + items) * AttentionWords::ITEM;
     crew.spread(begins + table + n + 1, [&](int i) {
-      if (i < begins) return write_begin(cutting, i == crew.first() ? first : begin_at(i));
+      if (i < begins) return write_begin(cutting, i == crew.first() ? own : begin_at(i));
       i -= begins;
       if (i < table) {
         const int s = static_cast<int>(divide(i, common.by_team)), member = i - s * team;
