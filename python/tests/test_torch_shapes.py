@@ -7,11 +7,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import conftest
 import kiln
 import kiln.torch
+import torch.fx.experimental.symbolic_shapes
 from kiln import _kiln, _operator
 from kiln.torch import _generated
-from kiln.torch._symbolic import Shapes
+from kiln.torch._symbolic import FUNCTIONS, Shapes, compiled
 from torch._subclasses import FakeTensorMode
 from torch_support import launching, on_host_memory, tensors_named  # noqa: F401
 
@@ -401,3 +403,33 @@ def test_the_size_that_picks_a_member_stays_a_symbol():
     with FakeTensorMode():
         assert shapes(torch.empty(9, 64)).shape == (9, 64)
     assert compiled_in == {"H": 64}
+
+
+def test_tracing_has_every_function_of_expressions():
+    """A name that is missing would be an error in compiled and exported models alone."""
+    table = (conftest.ROOT / "src/expression/code.hpp").read_text().partition("kFunctions[]")[2]
+    names = re.findall(r'\{"(\w+)", Op::', table)
+    assert {"min", "max", "clamp", "ceil_div"} <= set(names) <= set(FUNCTIONS)
+    for text, value in [
+        ("min(7, 3, 5)", 3),
+        ("max(7, 3, 9)", 9),
+        ("clamp(9, 1, 4)", 4),
+        ("clamp(0, 1, 4)", 1),
+        ("ceil_div(9, 4)", 3),
+        ("round_up(9, 4)", 12),
+        ("gcd(12, 18)", 6),
+        ("next_pow2(5)", 8),
+        ("next_pow2(8)", 8),
+        ("next_pow2(0)", 1),
+        ("log2(9)", 3),
+    ]:
+        assert eval(compiled(text), dict(FUNCTIONS)) == value, text
+
+
+def test_the_smaller_of_two_sizes_stays_a_symbol():
+    with FakeTensorMode(shape_env=torch.fx.experimental.symbolic_shapes.ShapeEnv()) as mode:
+        with torch._subclasses.fake_tensor.unset_fake_temporarily():
+            tensor = torch.empty(9, 64)
+        rows = mode.from_tensor(tensor, static_shapes=False).shape[0]
+    smaller = eval(compiled("min(rows, 5)"), {**FUNCTIONS, "rows": rows})
+    assert isinstance(smaller, torch.SymInt) and smaller == 5

@@ -7,6 +7,7 @@ symbolic numbers, which kiln's library does not know. The library does the same 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -71,10 +72,15 @@ class _Not:
         return not x
 
 
-def _larger(a: Any, b: Any) -> Any:
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else torch.sym_max(a, b)
+def _largest(*values: Any) -> Any:
+    return functools.reduce(lambda a, b: max(a, b) if isinstance(a, int) and isinstance(b, int) else torch.sym_max(a, b), values)
 
 
+def _smallest(*values: Any) -> Any:
+    return functools.reduce(lambda a, b: min(a, b) if isinstance(a, int) and isinstance(b, int) else torch.sym_min(a, b), values)
+
+
+#: the functions of expressions. gcd, next_pow2 and log2 make a symbol a number, on which torch then guards.
 FUNCTIONS: dict[str, Any] = {
     "NOT": _Not(),
     "present": lambda x: x is not None,
@@ -83,9 +89,14 @@ FUNCTIONS: dict[str, Any] = {
     "numel": lambda x: x.numel(),
     "dtype": lambda x: x.dtype,
     "stride": lambda x, i: x.stride(i),
-    "max": _larger,
+    "min": _smallest,
+    "max": _largest,
+    "clamp": lambda x, low, high: _smallest(_largest(x, low), high),
     "ceil_div": lambda a, b: (a + b - 1) // b,
     "round_up": lambda a, b: (a + b - 1) // b * b,
+    "gcd": lambda a, b: math.gcd(int(a), int(b)),
+    "next_pow2": lambda a: 1 << max(int(a) - 1, 0).bit_length(),
+    "log2": lambda a: int(a).bit_length() - 1,
 }
 
 
