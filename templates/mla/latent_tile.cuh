@@ -13,6 +13,7 @@
 #pragma once
 #include "attention/prefill/wgmma_tile.cuh"
 #include "kiln/hopper/results.cuh"
+#include "kiln/mma.cuh"
 
 namespace kiln {
 
@@ -61,16 +62,29 @@ struct LatentStages {
   }
 };
 
-template <typename T>
+// With IN_REGISTERS a thread keeps left operands in registers: the last panel of q, and the weights of the own kv block. Each takes
+// 16 registers. Products with them read less of shared memory, whose speed limits the products with the keys.
+template <typename T, bool IN_REGISTERS>
 struct LatentTile : WgmmaTile<T, Latent::KEYS, Latent::VALUES / 2, Latent::BLOCK> {
   using Values = Panel<T, 64>[Latent::SIDE_PANELS];
 
   LatentStages<T>& shared;
   const int side;
-  u32 parity = 0;  // bit i: of the rounds through stage i
+  u32 parity = 0;    // bit i: of the rounds through stage i
+  u32 last_q[4][4];  // the thread's rows of the last panel of q: left operands of 16 columns each
 
   __device__ __forceinline__ LatentTile(LatentStages<T>& stages, int own_side)
       : shared(stages), side(own_side) {}
+
+  // Loads the last panel of q. REQUIRES: q is there.
+  __device__ __forceinline__ void hold_queries() {
+    if constexpr (!IN_REGISTERS) return;
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane % 16;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      load_matrices(last_q[i], shared_address(shared.q[Latent::PANELS - 1]) + row * 128 +
+                                   (i * 2 + lane / 16 ^ row % 8) * 16);
+  }
 
   // A barrier of the warpgroup.
   __device__ __forceinline__ void meet() const { sync_threads(2 + side, 128); }
@@ -78,15 +92,21 @@ struct LatentTile : WgmmaTile<T, Latent::KEYS, Latent::VALUES / 2, Latent::BLOCK
   // Begins s = q k^T for the kv block of the own stage. The products begin as panels arrive. If there is no kv block, the products
   // are of whatever the stage holds, and nobody reads them: ptxas would run all products one by one if these were in a branch.
   __device__ __forceinline__ void multiply_keys(bool has_own) {
+    if constexpr (IN_REGISTERS) wgmma_registers(last_q);
 #pragma unroll
     for (int i = 0; i < Latent::PANELS; ++i) {
       if (has_own) shared.full[side][i].wait(parity >> side & 1);
       wgmma_begin();
       const u64 left = wgmma_operand<128>(shared.q[i]), right = wgmma_operand<128>(shared.k[side][i]);
 #pragma unroll
-      for (int bytes = 0; bytes < 128; bytes += 32)
-        wgmma<T, Latent::BLOCK>(this->s, left + wgmma_along(bytes), right + wgmma_along(bytes),
-                                i > 0 || bytes > 0);
+      for (int bytes = 0; bytes < 128; bytes += 32) {
+        if (IN_REGISTERS && i == Latent::PANELS - 1) {
+          wgmma<T, Latent::BLOCK, false>(this->s, last_q[bytes / 32], right + wgmma_along(bytes), true);
+        } else {
+          wgmma<T, Latent::BLOCK>(this->s, left + wgmma_along(bytes), right + wgmma_along(bytes),
+                                  i > 0 || bytes > 0);
+        }
+      }
       wgmma_commit();
     }
   }
@@ -122,9 +142,9 @@ struct LatentTile : WgmmaTile<T, Latent::KEYS, Latent::VALUES / 2, Latent::BLOCK
     this->rescale_sums(factor);
   }
 
-  // Begins sums += weights v for the stage's kv block, of which `left` rows are tokens. The rows after them may hold anything, NaN
-  // too, and the weights there are 0, so these rows become zeros. REQUIRES: the weights are there.
-  __device__ __forceinline__ void multiply_values(int stage, i32 left) {
+  // The columns of the stage's kv block that are this side's. Rows after the first `left` are no tokens. They may hold anything, NaN
+  // too, and their weights are 0, so these rows become zeros.
+  __device__ __forceinline__ Values& values_of(int stage, i32 left) {
     Values& v = reinterpret_cast<Values&>(shared.k[stage][side * Latent::SIDE_PANELS]);
     if (left < Latent::BLOCK) {
 #pragma unroll 1
@@ -136,6 +156,12 @@ struct LatentTile : WgmmaTile<T, Latent::KEYS, Latent::VALUES / 2, Latent::BLOCK
       fence_async_shared();
       meet();
     }
+    return v;
+  }
+
+  // Begins sums += weights v for the stage's kv block, of which `left` rows are tokens. REQUIRES: the weights are there.
+  __device__ __forceinline__ void multiply_values(int stage, i32 left) {
+    Values& v = values_of(stage, left);
     wgmma_registers(this->sums);
     wgmma_begin();
     const u64 weights = wgmma_operand<128>(shared.k[stage][Latent::PANELS - 1]),
@@ -144,6 +170,22 @@ struct LatentTile : WgmmaTile<T, Latent::KEYS, Latent::VALUES / 2, Latent::BLOCK
     for (int i = 0; i < 4; ++i)
       wgmma<T, Latent::VALUES / 2, true>(this->sums, weights + wgmma_along(i * 32),
                                          right + wgmma_along(i * 16 * 128), true);
+    wgmma_commit();
+  }
+  // As multiply_values(), for the own stage after weigh_own().
+  __device__ __forceinline__ void multiply_own_values(i32 left) {
+    if constexpr (!IN_REGISTERS) {
+      shared.weighed[side].wait(parity >> side & 1);
+      return multiply_values(side, left);
+    }
+    Values& v = values_of(side, left);
+    wgmma_registers(this->sums);
+    wgmma_registers(this->p);
+    wgmma_begin();
+    const u64 right = wgmma_operand_along_n(v, Latent::BLOCK * 128);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      wgmma<T, Latent::VALUES / 2>(this->sums, this->p[i], right + wgmma_along(i * 16 * 128), true);
     wgmma_commit();
   }
 
@@ -174,6 +216,7 @@ struct LatentTile : WgmmaTile<T, Latent::KEYS, Latent::VALUES / 2, Latent::BLOCK
       this->rescale_sums(factor);
     }
     this->weigh(scale);
+    if (IN_REGISTERS) this->pack_weights();
     give_weights();
   }
 
@@ -195,8 +238,7 @@ struct LatentTile : WgmmaTile<T, Latent::KEYS, Latent::VALUES / 2, Latent::BLOCK
       wgmma_wait<1>();  // the product with the keys has ended
       if (own < end) {
         weigh_own(scale, [&] { return make_logits(own); });
-        shared.weighed[side].wait(parity >> side & 1);
-        multiply_values(side, min(end - own, BLOCK));
+        multiply_own_values(min(end - own, BLOCK));
       } else {
         no_product();
       }

@@ -98,7 +98,8 @@ __global__ void __launch_bounds__(384, 1)
   const int side = warpgroup(), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const f32 scale = sm_scale * LOG2_E;
   Tiles& tiles = shared.tiles;
-  LatentTile<T> own(shared.stages, side);
+  // Loads of fp8 rows leave too few registers for operands.
+  LatentTile<T, same<KV, T>> own(shared.stages, side);
   while (true) {
     sync_threads(BOTH, 256);  // no thread needs the previous tile any more
     if (threadIdx.x == 0) tiles.next(work, -1);
@@ -127,6 +128,7 @@ __global__ void __launch_bounds__(384, 1)
       return own.outgrown(scale);
     };
     own.clear();
+    own.hold_queries();
     own.multiply(item.kv_begin, item.kv_end, scale, make_logits);
     own.template join_sums<BOTH>();
     const bool is_last = tiles.let_next_in();
