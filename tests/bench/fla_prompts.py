@@ -333,6 +333,7 @@ def main():
         return
     import kiln.torch  # noqa: F401
 
+    autotuner.Autotuner.prune_configs = chosen
     limit = float(sys.argv[2]) if len(sys.argv) > 2 else 1e9
     print(
         torch.cuda.get_device_name(), f"torch {torch.__version__}, triton {triton.__version__}, FLA configurations {COUNT or 'all'}"
