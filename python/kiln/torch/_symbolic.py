@@ -113,12 +113,27 @@ class Shapes:
         return _Call(self.description, self.concrete).run(given, named)
 
 
+class _Names(dict[str, Any]):
+    """The names of a call. A `let` is computed when an expression first reads it: torch guards on what is computed of sizes, and
+    some are for choices that no shape depends on."""
+
+    def __init__(self, names: dict[str, Any], lets: list[dict[str, Any]]) -> None:
+        super().__init__(names)
+        self.lets = {let["name"]: let["value"] for let in lets}
+
+    def value(self, text: str) -> Any:
+        return eval(compiled(text), {"__builtins__": {}}, self)
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = self.value(self.lets[name])  # KeyError: a name that is not known
+        return self[name]
+
+
 class _Call:
     """One traced call. Threads trace at the same time, so nothing of a call lies in Shapes."""
 
     def __init__(self, description: dict[str, Any], concrete: Callable[[str, Any], None]) -> None:
         self.description, self.concrete = description, concrete
-        self.lets = {let["name"] for let in description["let"]}
         scalars = {o["name"] for o in description["inputs"] if o["kind"] == "dtype"}
         #: parameters that an input gives, such as OUT of "out_dtype: OUT": no tensor's dtype decides them
         self.late = {p["name"] for p in description["parameters"] if p["value"] in scalars}
@@ -128,13 +143,11 @@ class _Call:
         values = {o["name"]: o.get("default") for o in inputs}
         values |= dict(zip(values, given)) | named
         values = {o["name"]: DTYPES.get(v, v) if o["kind"] == "dtype" else v for o, v in zip(inputs, values.values())}
-        self.known: dict[str, Any] = DTYPES | FUNCTIONS | values
+        self.known = _Names(DTYPES | FUNCTIONS | values, self.description["let"])
         self.leading: tuple[Any, ...] | None = None
         for operand in inputs:
             if operand["kind"] == "tensor" and values[operand["name"]] is not None:
                 self._take(operand, values[operand["name"]])
-        for let in self.description["let"]:
-            self.known[let["name"]] = self._value(let["value"])
         for operand in inputs:
             if operand["kind"] == "tensor" and values[operand["name"]] is not None:
                 if operand["dtype"] not in self.late:
@@ -152,7 +165,7 @@ class _Call:
         return made[0] if len(made) == 1 else tuple(made) if made else None
 
     def _value(self, text: str) -> Any:
-        return eval(compiled(text), {"__builtins__": {}}, self.known)
+        return self.known.value(text)
 
     def _refuse(self, message: str) -> None:
         raise Error(f"{self.description['name']}: {message}", Code.invalid_argument)
@@ -170,7 +183,7 @@ class _Call:
         if named != extents and self.leading is None:
             self.leading = tuple(x.shape[: x.dim() - len(named)])
         for name, size in zip(named, x.shape[x.dim() - len(named) :]):
-            if name.isidentifier() and name not in self.lets:
+            if name.isidentifier() and name not in self.known.lets:
                 self.known.setdefault(name, size)
 
     def _check_dtype(self, operand: dict[str, Any], x: torch.Tensor) -> None:
