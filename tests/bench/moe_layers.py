@@ -12,7 +12,8 @@ weights of several layers take turns inside a graph, so that they come from devi
 - Every launch is compared with float64 on some tokens; kiln's results must have the same bits twice.
 - torch is two torch._grouped_mm with the gather and the sum around them.
 - BENCH_PEERS names a Python module with other projects' kernels: its get("moe_layers") is a dictionary of label ->
-  factory(case), whose result is called with a Set and returns the output. A factory may return None.
+  factory(case), whose result is called with a Set and returns the output. A factory may return None. If the result has
+  prepare(sets), that is called before a capture.
 - --warm makes each launch once, untimed, so that it compiles. --json writes all figures to a file.
 
 It needs the Python package of kiln, and KILN_LIBRARY as tests/templates/run.py does. Exit status 1 when a result is wrong.
@@ -250,6 +251,7 @@ def replays_of(sets, launches, seconds):
     timed = {}
     for label, launch in launches.items():
         try:
+            getattr(launch, "prepare", lambda sets: None)(sets)
             timed[label] = harness.Timed([(operands,) for operands in sets], launch, len(sets))
         except Exception as error:  # a peer that refuses this row is left out
             if label == "kiln":
