@@ -13,7 +13,7 @@ import kiln.torch
 import torch.fx.experimental.symbolic_shapes
 from kiln import _kiln, _operator
 from kiln.torch import _generated
-from kiln.torch._symbolic import FUNCTIONS, Shapes, compiled
+from kiln.torch._symbolic import DTYPES, FUNCTIONS, Shapes, compiled
 from torch._subclasses import FakeTensorMode
 from torch_support import launching, on_host_memory, tensors_named  # noqa: F401
 
@@ -422,8 +422,11 @@ def test_tracing_has_every_function_of_expressions():
         ("next_pow2(8)", 8),
         ("next_pow2(0)", 1),
         ("log2(9)", 3),
+        ("sizeof(bf16)", 2),
+        ("max(1 > 2 ? 1 : 2, 3)", 3),
+        ("clamp(5, 0, 1 < 2 ? 1 : 2)", 1),
     ]:
-        assert eval(compiled(text), dict(FUNCTIONS)) == value, text
+        assert eval(compiled(text), DTYPES | FUNCTIONS) == value, text
 
 
 def test_the_smaller_of_two_sizes_stays_a_symbol():
@@ -433,3 +436,27 @@ def test_the_smaller_of_two_sizes_stays_a_symbol():
         rows = mode.from_tensor(tensor, static_shapes=False).shape[0]
     smaller = eval(compiled("min(rows, 5)"), {**FUNCTIONS, "rows": rows})
     assert isinstance(smaller, torch.SymInt) and smaller == 5
+
+
+def test_a_choice_of_kernels_limits_no_exported_size(launching):
+    """Blocks of delta_chunk_mma have 128 columns for large batches, and blocks of moe_gemm share tiles for few tokens."""
+
+    class Rule(torch.nn.Module):
+        def forward(self, q, k, v):
+            return torch.ops.kiln.delta_chunk_mma(q, k, v)[0]
+
+    class Experts(torch.nn.Module):
+        def forward(self, x, w, experts, places, used):
+            return torch.ops.kiln.moe_gemm(x, w, experts, places, used, k=2, block=16, gated=True, out_dtype=torch.bfloat16)
+
+    numbers = [torch.zeros(n, dtype=torch.int32) for n in (40, 640, 1)]
+    experts = (torch.randn(4, 1024).bfloat16(), torch.randn(8, 1024, 1024).bfloat16(), *numbers)
+    for module, arguments, dynamic, least, most in [
+        (Rule(), tuple(torch.randn(3, 64, 16, 128).bfloat16() for _ in range(3)), (0, 0, 0), 2, 64),
+        (Experts(), experts, (0, None, None, None, None), 2, 16),
+    ]:
+        size = torch.export.Dim("size", min=least, max=most)
+        shapes = tuple({} if d is None else {d: size} for d in dynamic)
+        program = torch.export.export(module, arguments, dynamic_shapes=shapes)
+        [(_, span)] = program.range_constraints.items()
+        assert (span.lower, span.upper) == (least, most)

@@ -30,7 +30,7 @@ template <typename T, typename G, typename B, int K, int V, int COLUMNS, Gate GA
 class DeltaMmaPreparation {
   static constexpr bool KEYS = GATE == Gate::key;
   // How often norms() unrolls its loop. Unrolled in full, it keeps all rows in registers for multiply(), which spilled.
-  static constexpr int PARTS_TOGETHER = (GATE == Gate::none ? K / 64 : K / 32) / (COLUMNS / 64);
+  static constexpr int PARTS_TOGETHER = larger(1, (GATE == Gate::none ? K / 64 : K / 32) / (COLUMNS / 64));
 
  public:
   using Stage = DeltaMmaStage<T, K, KEYS, COLUMNS>;

@@ -494,6 +494,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
             });
       }
     }
+    if constexpr (SPLIT > 1) {
+      if (turn > 0)
+        all.exchange.read.wait((turn - 1) % 2);  // the last arrivals would find that this block has ended
+    }
   }
   if constexpr (SPLIT > 1) {
     if (threadIdx.x >= LOADER) cluster_wait();  // of the first arrival

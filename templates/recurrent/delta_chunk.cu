@@ -7,7 +7,7 @@
 //   the result to the blocks that walk. This does not depend on the state.
 // - The first block walks, and with two slices in a cluster of more than three blocks also the second one. A warpgroup holds a
 //   slice of the state, and takes it from chunk to chunk (DeltaWalk). Another thread loads q, k and v into a ring of stages.
-// - With a gate of each key only the first block walks, because a prepared chunk has 66 KiB then (K of 128), and its copies take
+// - With a gate of each key only the first block walks, because a prepared chunk has 65 KiB then (K of 128), and its copies take
 //   longer than the walk.
 #include "kiln/cluster.cuh"
 #include "kiln/pdl.cuh"

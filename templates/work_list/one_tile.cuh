@@ -89,6 +89,8 @@ struct OneTileWriter {
       own = begin_at(crew.first());
       crew.wait();
       crew.few(Cutter<Crew>::CHECKED, [&](int w) { cutter.check(w); });
+      if (lengths.requests == 0)
+        crew.each(0, [](int) {});  // else the scan in measure() meets after the checks
       measured = measure();
       marks = common.marks;
       if (marks.changed == 0) return;

@@ -261,6 +261,60 @@ ALIBI = true
   EXPECT_EQ(entries.size(), 6u);
 }
 
+// A block holds a whole state, whose vectors of 16 bytes its threads share equally: also where their number is odd.
+TEST_F(ShippedTemplates, OneTokenOfAStateOfAnySizeCompiles) {
+  write("one.toml", R"(
+[[prewarm]]
+template = "delta_recurrent"
+T = "bf16"
+K = 128
+V = [48, 80, 112, 144, 240]
+STATE = "bf16"
+V_FIRST = true
+SLOTS = "sequence"
+FOR = "one"
+[[prewarm]]
+template = "delta_recurrent"
+T = "bf16"
+K = 64
+V = [48, 96]
+STATE = ["f32", "bf16"]
+V_FIRST = true
+SLOTS = "sequence"
+FOR = "one"
+[[prewarm]]
+template = "wkv7_recurrent"
+T = "bf16"
+K = 64
+V = [96, 224]
+STATE = "bf16"
+V_FIRST = true
+SLOTS = "sequence"
+FOR = "one"
+)");
+  const auto entries =
+      expect_within_limits(kiln({"prewarm", path("one.toml"), "--strict", "--json", "--arch", "sm_90a"}));
+  EXPECT_EQ(entries.size(), 11u);
+}
+
+// With a gate for each key, blocks of 128 columns have as many warps as registers allow, and from sm_100 on 64 columns.
+TEST_F(ShippedTemplates, WideBlocksOfTheDeltaRuleDoNotSpill) {
+  write("wide.toml", R"(
+[[prewarm]]
+template = "delta_chunk_mma"
+T = "bf16"
+K = 128
+COLUMNS = 128
+GATE = "key"
+STATE = ["f32", "bf16"]
+V_FIRST = [false, true]
+SLOTS = ["sequence", "token"]
+)");
+  const auto entries = expect_within_limits(
+      kiln({"prewarm", path("wide.toml"), "--strict", "--json", "--arch", "sm_90a,sm_100a,sm_120a"}));
+  EXPECT_EQ(entries.size(), 24u);
+}
+
 // Every kind of mask and head of the kernel for Hopper, with the default tiles. CI compiles a twentieth of them.
 TEST_F(ShippedTemplates, EveryKindOfAttentionForHopperCompilesWithoutSpills) {
   write("hopper.toml", R"(

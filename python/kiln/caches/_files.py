@@ -69,13 +69,11 @@ class PrivateDirectory:
             if self._made[0] != os.getpid():
                 self._remove_left_ones()
                 outer = pathlib.Path(tempfile.mkdtemp(prefix=self.prefix))
+                util.Finalize(None, self._remove, args=(os.getpid(), outer), exitpriority=0)  # also in children of multiprocessing
                 _claim(outer)
                 _move_inner_folders(outer)
-                self._made = (
-                    os.getpid(),
-                    pathlib.Path(tempfile.mkdtemp(prefix=self.prefix, dir=outer)),
-                )  # ext4 uses a hash of its name
-                util.Finalize(None, self._remove, args=(os.getpid(), outer), exitpriority=0)  # also in children of multiprocessing
+                # ext4 places the inner directory by a hash of its name, and the folders of kernels beside it.
+                self._made = (os.getpid(), pathlib.Path(tempfile.mkdtemp(prefix=self.prefix, dir=outer)))
             return self._made[1]
 
     def write(self, folder: str, files: Mapping[str, bytes]) -> dict[str, str]:

@@ -122,7 +122,7 @@ class _Planned(torch.nn.Module):
 
     def _plan(self, **lengths: Any) -> AttentionPlan:
         if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo
-            refuse(
+            raise RuntimeError(  # Dynamo of torch 2.11 cannot trace the constructor of kiln.Error
                 "plan() was called in a compiled function, and it runs on the host: call it before the function, or call plan_on_device()"
             )
         return self._planner.write(self.plan_words, lengths)

@@ -6,6 +6,7 @@ symbolic numbers, which kiln's library does not know. The library does the same 
 
 from __future__ import annotations
 
+import ast
 import functools
 import math
 import re
@@ -31,6 +32,8 @@ def _python(tokens: list[str]) -> str:
         depth += (token == "(") - (token == ")")
         if depth:
             continue
+        if token == ",":  # arguments of a function, each with its own choices
+            return f"{_python(tokens[:i])},{_python(tokens[i + 1 :])}"
         if token == "?":
             question, pending = (i if question < 0 else question), pending + 1
         elif token == ":" and question >= 0:
@@ -65,6 +68,16 @@ def compiled(text: str) -> Any:
     return compile(_python(_TOKEN.findall(text)).strip(), f"<{text}>", "eval")
 
 
+@functools.cache
+def _is_choice(text: str) -> bool:
+    """True for an expression whose value is one of the numbers that it names. It compiles no size into a kernel."""
+
+    def numbers(node: ast.expr) -> bool:
+        return isinstance(node, ast.Constant) or (isinstance(node, ast.IfExp) and numbers(node.body) and numbers(node.orelse))
+
+    return numbers(ast.parse(_python(_TOKEN.findall(text)).strip(), mode="eval").body)
+
+
 class _Not:
     """C's "!", which binds tighter than Python's "not": !x is NOT@x."""
 
@@ -88,6 +101,7 @@ FUNCTIONS: dict[str, Any] = {
     "rank": lambda x: x.dim(),
     "numel": lambda x: x.numel(),
     "dtype": lambda x: x.dtype,
+    "sizeof": lambda dtype: dtype.itemsize,
     "stride": lambda x, i: x.stride(i),
     "min": _smallest,
     "max": _largest,
@@ -114,8 +128,10 @@ class Shapes:
 
 
 class _Names(dict[str, Any]):
-    """The names of a call. A `let` is computed when an expression first reads it: torch guards on what is computed of sizes, and
-    some are for choices that no shape depends on."""
+    """The names of a call. A `let` is computed when an expression first reads it.
+
+    Torch guards on each size that an expression compares. Some lets only choose a kernel, and no shape reads them.
+    """
 
     def __init__(self, names: dict[str, Any], lets: list[dict[str, Any]]) -> None:
         super().__init__(names)
@@ -212,7 +228,7 @@ class _Call:
             return extent
         try:
             value = self._value(extent)
-        except (NameError, AttributeError, SyntaxError):
+        except Exception:  # the value only explains a refusal
             return extent
         return extent if str(value) == extent else f"{extent} = {value}"
 
@@ -228,8 +244,12 @@ class _Call:
             if parameter["kind"] == "dtype":
                 self.known.setdefault(name, self._value(text or parameter["default"]))
             elif text is not None and parameter["kind"] == "int" and not parameter["family"]:
+                if _is_choice(text):  # torch would guard on the sizes that it is chosen by
+                    self.known.lets.setdefault(name, text)
+                    continue
                 self.concrete(name, self._value(text))
-                self.known.setdefault(name, self._value(text))
+                if name not in self.known.lets:
+                    self.known.setdefault(name, self._value(text))
 
     def _make(self, output: dict[str, Any], like: torch.Tensor) -> torch.Tensor:
         extents, dtype = output["shapes"][0], self._value(output["dtype"])

@@ -25,7 +25,7 @@ struct HeldState {
   static constexpr bool STAGED = V_FIRST && sizeof(STATE) == 2;  // the state lies in shared memory
   static constexpr int SMEM = STAGED ? K * V * static_cast<int>(sizeof(STATE)) : 0;
   // Vectors that a thread reads from shared memory before it writes any result. The compiler may not move such reads over writes.
-  static constexpr int TOGETHER = STAGED ? smaller(4, VECTORS) : 1;
+  static constexpr int TOGETHER = !STAGED ? 1 : VECTORS % 4 == 0 ? 4 : VECTORS % 2 == 0 ? 2 : 1;
   // Rounds of loops over vectors that are unrolled. In shared memory, more of them spilled registers.
   static constexpr int UNROLLED = STAGED ? 1 : VECTORS;
   static_assert(LANES >= 1 && LANES <= 32 && (LANES & (LANES - 1)) == 0,
