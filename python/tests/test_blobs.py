@@ -446,7 +446,8 @@ def test_nested_leases_in_opposite_order_end(service, tmp_path):
     ended = [json.loads(process.communicate(timeout=300)[0]) for process in (one, two)]
     assert [process.returncode for process in (one, two)] == [0, 0]
     assert [end["ends"][0] for end in ended] == ["held", "held"]
-    assert all(end["timeouts"] == end["ends"].count("alone") for end in ended)
+    # A wait that ends while the other process puts the blob counts as a timeout, and finds it.
+    assert all(end["timeouts"] >= end["ends"].count("alone") for end in ended)
     assert sum(end["timeouts"] for end in ended) >= 1, "one of them had to make a blob without its lease"
     for name in names:
         space, key = name.split("/")
