@@ -297,31 +297,20 @@ def block_forward(original: Any) -> Any:
         cu_seqlens: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
+        named = {
+            "attention_mask": attention_mask,
+            "past_key_values": past_key_values,
+            "use_cache": use_cache,
+            "output_attentions": output_attentions,
+            "v_first": v_first,
+            "cu_seqlens": cu_seqlens,
+            **kwargs,
+        }
         changed = any(mixer._forward_hooks or mixer._forward_pre_hooks for mixer in (self.attn, self.ffn))
         if changed or not (modules.finishes(self.attn.o_proj) and modules.finishes(self.ffn.value)):
-            return original(
-                self,
-                hidden_states,
-                attention_mask=attention_mask,
-                past_key_values=past_key_values,
-                use_cache=use_cache,
-                output_attentions=output_attentions,
-                v_first=v_first,
-                cu_seqlens=cu_seqlens,
-                **kwargs,
-            )
+            return original(self, hidden_states, **named)
         residual = self.pre_norm(hidden_states) if hasattr(self, "pre_norm") else hidden_states
-        y, attentions, past_key_values, v_first = self.attn(
-            hidden_states=self.attn_norm(residual),
-            attention_mask=attention_mask,
-            past_key_values=past_key_values,
-            use_cache=use_cache,
-            output_attentions=output_attentions,
-            v_first=v_first,
-            cu_seqlens=cu_seqlens,
-            residual=residual,
-            **kwargs,
-        )
+        y, attentions, past_key_values, v_first = self.attn(hidden_states=self.attn_norm(residual), residual=residual, **named)
         out, past_key_values = self.ffn(self.ffn_norm(y), attention_mask, past_key_values, cu_seqlens, residual=y, **kwargs)
         return out, attentions, past_key_values, v_first
 

@@ -62,10 +62,15 @@ def _python(tokens: list[str]) -> str:
     return out
 
 
+def _parsed(text: str) -> ast.Expression:
+    """The expression in Python."""
+    return ast.parse(_python(_TOKEN.findall(text)).strip(), f"<{text}>", "eval")
+
+
 @functools.cache
 def compiled(text: str) -> Any:
     """The expression as Python code."""
-    return compile(_python(_TOKEN.findall(text)).strip(), f"<{text}>", "eval")
+    return compile(_parsed(text), f"<{text}>", "eval")
 
 
 @functools.cache
@@ -75,7 +80,7 @@ def _is_choice(text: str) -> bool:
     def numbers(node: ast.expr) -> bool:
         return isinstance(node, ast.Constant) or (isinstance(node, ast.IfExp) and numbers(node.body) and numbers(node.orelse))
 
-    return numbers(ast.parse(_python(_TOKEN.findall(text)).strip(), mode="eval").body)
+    return numbers(_parsed(text).body)
 
 
 class _Not:
@@ -86,11 +91,11 @@ class _Not:
 
 
 def _largest(*values: Any) -> Any:
-    return functools.reduce(lambda a, b: max(a, b) if isinstance(a, int) and isinstance(b, int) else torch.sym_max(a, b), values)
+    return functools.reduce(torch.sym_max, values)
 
 
 def _smallest(*values: Any) -> Any:
-    return functools.reduce(lambda a, b: min(a, b) if isinstance(a, int) and isinstance(b, int) else torch.sym_min(a, b), values)
+    return functools.reduce(torch.sym_min, values)
 
 
 #: the functions of expressions. gcd, next_pow2 and log2 make a symbol a number, on which torch then guards.
